@@ -1,6 +1,6 @@
 # Weir: all tasks as targets. Start with `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test-fast test ci build query bench benches deny fuzz miri cuda docs captures truth soak test-servers test-kafka clean
+.PHONY: help demo check test-fast test test-web ci build web query bench benches deny fuzz miri cuda docs captures truth soak test-servers test-kafka clean
 
 SECONDS_EACH ?= 30
 
@@ -21,6 +21,10 @@ test: ## Install missing packages, check format and lints, and run all tests.
 	@scripts/bootstrap test
 	@scripts/test
 
+test-web: ## Test the page of the HTTP interface in a browser (needs Node 20; installs chromium, 360 MB).
+	@scripts/bootstrap test-web
+	@scripts/test-web
+
 test-servers: ## Test the sink of ClickHouse and deploy/ with its engine (downloads chdb, 181 MB; needs Python).
 	@scripts/bootstrap build
 	@scripts/with-rust cargo build --locked --bin weir
@@ -32,6 +36,9 @@ ci: ## Run continuous integration: deny if cargo-deny is installed, then test.
 build: ## Build the release binary.
 	@scripts/bootstrap build
 	@scripts/with-rust cargo build --release --locked --bin weir
+
+web: ## Build the page of the HTTP interface, which the next build embeds (needs Node 20 and npm).
+	@scripts/web
 
 query: ## Fetch DuckDB's library for weir query (a package of 24 MB; needs npm).
 	@scripts/query

@@ -117,7 +117,7 @@ pub(super) fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     for entry in fs::read_dir(folder).expect("the folder can be listed") {
         let path = entry.expect("the folder can be listed").path();
         let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        let built = path.ends_with("target") || path.join("CACHEDIR.TAG").exists();
+        let built = path.ends_with("target") || path.ends_with("node_modules") || path.join("CACHEDIR.TAG").exists();
         if path.is_dir() && !hidden && !built {
             found.extend(files(&path, extension));
         } else if path.extension().is_some_and(|found| found == extension) {

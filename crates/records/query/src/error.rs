@@ -42,6 +42,11 @@ impl ExpressionError {
     pub fn sentence(&self) -> String {
         self.problem.to_string()
     }
+
+    /// The part of the expression that has the place, the characters before the place, and those of the place.
+    pub fn place(&self) -> (&str, usize, usize) {
+        (&self.shown, self.mark.0, self.mark.1)
+    }
 }
 
 impl fmt::Display for ExpressionError {

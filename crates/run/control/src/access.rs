@@ -4,9 +4,14 @@
 //! must not read through a name that points to 127.0.0.1 (DNS rebinding), so the `Host` of a request
 //! without token has to be an IP address or `localhost`. A page of another site must not make the probe work either,
 //! although it cannot read the answer: `Sec-Fetch-Site` and `Origin` have to be of the probe itself.
+//!
+//! The page itself (`page.rs`) has no data, and needs no token. A session (`sessions.rs`) stands for the token in
+//! requests to read, which have to come from the page.
 
 use crate::address::is_loopback;
 use crate::error::{Error, LEAST_OCTETS, MOST_OCTETS};
+use crate::page;
+use crate::sessions::Sessions;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use std::fs::File;
@@ -69,6 +74,7 @@ impl Token {
 /// Who may read, who may change, and how the connection is protected.
 pub struct Access {
     token: Option<Token>,
+    sessions: Sessions,
     pub(crate) tls: Option<Arc<ServerConfig>>,
 }
 
@@ -81,12 +87,28 @@ impl Access {
         if !is_loopback(address) && (token.is_none() || tls.is_none()) {
             return Err(Error::NotLoopback(address));
         }
-        Ok(Self { token: token.map(Token::read).transpose()?, tls: tls.map(server_config).transpose()?.map(Arc::new) })
+        let token = token.map(Token::read).transpose()?;
+        Ok(Self { token, sessions: Sessions::default(), tls: tls.map(server_config).transpose()?.map(Arc::new) })
     }
 
-    /// Whether a request has the token.
-    pub(crate) fn has_token(&self, headers: &HeaderMap) -> bool {
-        self.token.as_ref().is_some_and(|token| token.is_in(headers))
+    /// Fixes the port, which the name of the cookie has: cookies of all ports of a host go to each of them.
+    pub(crate) fn listens_on(&mut self, port: u16) {
+        self.sessions = Sessions::new(port, self.tls.is_some());
+    }
+
+    /// Begins a session, for a request that has the token. Returns its cookie.
+    pub(crate) fn begin_session(&self) -> HeaderValue {
+        self.sessions.begin()
+    }
+
+    /// Whether a request has the token, or reads in a session that began with it.
+    pub(crate) fn has_token(&self, method: &Method, headers: &HeaderMap) -> bool {
+        self.token.as_ref().is_some_and(|token| token.is_in(headers)) || self.is_in_session(method, headers)
+    }
+
+    /// Whether the page of the probe itself reads in a session.
+    fn is_in_session(&self, method: &Method, headers: &HeaderMap) -> bool {
+        is_reading(method) && !is_of_other_site(headers) && self.sessions.has(headers)
     }
 
     /// Whether a request that arrived at an address is permitted; otherwise status and reason.
@@ -97,10 +119,13 @@ impl Access {
         uri: &Uri,
         headers: &HeaderMap,
     ) -> Result<(), (StatusCode, &'static str)> {
-        let is_change = !matches!(*method, Method::GET | Method::HEAD);
+        let is_change = !is_reading(method);
+        // Host names of a certificate are fine beyond loopback.
+        let is_beyond = !is_loopback(address);
+        let may_read = || page::is_public(method, uri, headers) || self.is_in_session(method, headers);
         match &self.token {
             Some(token) if token.is_in(headers) => Ok(()),
-            Some(_) if is_change || !is_loopback(address) => Err((
+            Some(_) if is_change || is_beyond && !may_read() => Err((
                 StatusCode::UNAUTHORIZED,
                 "this request needs the header Authorization: Bearer TOKEN, with the token of --token-file",
             )),
@@ -111,13 +136,17 @@ impl Access {
                 StatusCode::FORBIDDEN,
                 "a page of another site asks; a request without token must not come from one",
             )),
-            _ if is_own_host(uri, headers) => Ok(()),
+            _ if is_beyond || is_own_host(uri, headers) => Ok(()),
             _ => Err((
                 StatusCode::MISDIRECTED_REQUEST,
                 "the header Host is neither an IP address nor localhost; a request without token needs that",
             )),
         }
     }
+}
+
+fn is_reading(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// Whether a browser sends a request for a page of another site (Fetch Metadata; `Origin`). A page that a user opens,
@@ -197,8 +226,11 @@ mod tests {
     #[test]
     fn only_the_token_permits_changes_and_reading_beyond_loopback() {
         let [here, beyond] = ["127.0.0.1:9477", "192.0.2.1:9477"].map(|address| address.parse().unwrap());
-        let with_token = Access { token: Some(Token(b"0123456789abcdef".into())), tls: None };
-        let without = Access { token: None, tls: None };
+        let [with_token, without] = [Some(Token(b"0123456789abcdef".into())), None].map(|token| Access {
+            token,
+            sessions: Sessions::default(),
+            tls: None,
+        });
         let check = |access: &Access, address, method: Method, value: &str| {
             let headers = [(AUTHORIZATION, value), (HOST, "127.0.0.1:1")];
             let headers = headers.into_iter().filter(|(_, value)| !value.is_empty());

@@ -4,21 +4,27 @@
 use crate::access::Access;
 use crate::answers::{AnswerMemory, NoMemory, SharedAnswer, until_sent};
 use crate::connections::Connection;
-use crate::flows;
+use crate::fields::Fields;
+use crate::flows::{self, InvalidQuery, Place};
+use crate::history::{self, History};
 use crate::in_effect::{Lists, RulesState, Timeouts};
 use crate::json::object;
 use crate::metrics;
 use crate::overrides::{self, FlowName, NamedFlow, NewOverride, OverrideList, OverrideState};
+use crate::page;
 use crate::report::{Client, REPORT_AGE, Report, Snapshot};
 use crate::stored::{self, NoAnswer, Stores};
 use axum::body::{Bytes, to_bytes};
 use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, SET_COOKIE, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::uri::InvalidUri;
-use axum::http::{HeaderValue, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use axum::{Extension, Router};
 use hyper::body::Body as _;
 use serde::Serialize;
@@ -48,27 +54,38 @@ Weir, a flow-based network monitoring probe
 GET  /health        whether the probe is alive
 GET  /ready         whether every pipeline responds and every interface is up; status 503 with the reasons if not
 GET  /status        figures of the last interval, and the ledger since the start
+GET  /history       counters of each second of the last hour: ?after=
 GET  /metrics       metrics for Prometheus
 GET  /flows         current flows: ?where=EXPRESSION, sort=, top=, fields=, community_id=
 GET  /stored        flows of the probe's store: ?where=, from=, to=, by=, sort=, top=, fields=, store=
+GET  /fields        all fields of flows, with their meanings
 GET  /rules         the rules in effect, and what each has done
 GET  /lists         files of networks, places and tags in effect
 GET  /timeouts      timeouts in effect
 GET  /overrides     overrides in effect: flows about which an IDS decides in place of the rules
 POST /overrides     adds one, DELETE takes one back; both need the token
 POST /reload        reads the configuration and the lists again; needs the token
+POST /session       begins a session of a browser; needs the token
 GET  /openapi.json  describes this interface
+
+In a browser, this address is a page of the probe.
 ";
 
 /// The answer to a request.
 type Answer = Result<Response, Refusal>;
 
 /// Why a request is refused.
-struct Refusal(StatusCode, Cow<'static, str>);
+struct Refusal(StatusCode, Failure);
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        answer(self.0, Failure { error: self.1.into() })
+        answer(self.0, self.1)
+    }
+}
+
+impl From<InvalidQuery> for Refusal {
+    fn from(error: InvalidQuery) -> Self {
+        Self(StatusCode::BAD_REQUEST, Failure { error: error.to_string(), place: error.place() })
     }
 }
 
@@ -83,6 +100,8 @@ struct Api {
     overrides: Option<Overrides>,
     searches: SearchPlaces,
     stores: Stores,
+    /// The last hour.
+    history: Arc<History>,
     /// Memory of answers.
     memory: AnswerMemory,
     /// `/rules` of a report.
@@ -145,6 +164,9 @@ impl Modify for BearerToken {
 struct Failure {
     /// What is wrong.
     error: String,
+    /// Where the parameter `where` is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<Place>,
 }
 
 /// The probe is alive.
@@ -209,7 +231,8 @@ impl IntoResponse for NoMemory {
 }
 
 fn failure(status: StatusCode, error: impl Into<Cow<'static, str>>) -> Refusal {
-    Refusal(status, error.into())
+    let error: Cow<'static, str> = error.into();
+    Refusal(status, Failure { error: error.into(), place: None })
 }
 
 /// The routes, and the document that describes them.
@@ -219,14 +242,18 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(health))
         .routes(routes!(ready))
         .routes(routes!(status))
+        .routes(routes!(fields))
         .routes(routes!(metrics_page))
         .routes(routes!(rules))
         .routes(routes!(lists))
         .routes(routes!(timeouts))
         .routes(routes!(list_overrides, add_override, remove_override))
         .routes(routes!(reload))
+        .routes(routes!(session))
         .routes(routes!(openapi))
+        .route("/assets/{name}", get(asset))
         .route_layer(middleware::from_fn(refuse_parameters))
+        .routes(routes!(history_page))
         .routes(routes!(flows_page))
         .routes(routes!(stored_page))
 }
@@ -249,6 +276,7 @@ pub fn router(
     enricher: Option<RecordEnricher>,
     overrides: Option<Overrides>,
     stores: Stores,
+    history: Arc<History>,
 ) -> Router {
     let (router, document) = routes().split_for_parts();
     let document = document.to_pretty_json().expect("the document is JSON");
@@ -261,6 +289,7 @@ pub fn router(
         overrides,
         searches: SearchPlaces::default(),
         stores,
+        history,
         memory: AnswerMemory::default(),
         rules: SharedAnswer::default(),
         list: SharedAnswer::default(),
@@ -283,7 +312,7 @@ async fn guard(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let has_token = api.access.has_token(request.headers());
+    let has_token = api.access.has_token(request.method(), request.headers());
     let Some(answering) = connection.answer(has_token).await else {
         let refusal = failure(StatusCode::SERVICE_UNAVAILABLE, "too many requests; try again");
         return without_caching(([(CONNECTION, "close")], refusal).into_response());
@@ -317,7 +346,8 @@ async fn guard(
 }
 
 fn without_caching(mut response: Response) -> Response {
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Assets of the page have another one.
+    response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
@@ -326,13 +356,24 @@ fn too_large() -> Refusal {
     failure(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {MAX_BODY_OCTETS} octets"))
 }
 
-/// The list of paths, as text
+/// The list of paths, as text; to a browser (`Accept: text/html`), the page
 #[utoipa::path(get, path = "/", responses(
     (status = 200, description = "The list", body = String, content_type = "text/plain"),
     (status = 400, description = "The path has no parameters", body = Failure),
 ))]
-async fn index() -> &'static str {
-    INDEX
+async fn index(headers: HeaderMap) -> Response {
+    if page::is_for_browser(&headers) { page::html() } else { ([(VARY, "accept")], INDEX).into_response() }
+}
+
+/// A script, a style sheet or an image of the page.
+async fn asset(headers: HeaderMap, Path(name): Path<String>) -> Answer {
+    match page::asset(&name) {
+        None => Err(failure(StatusCode::NOT_FOUND, "no such path; GET / lists all")),
+        Some(_) if !page::takes_gzip(&headers) => {
+            Err(failure(StatusCode::NOT_ACCEPTABLE, "assets of the page are there with Content-Encoding: gzip only"))
+        }
+        Some(asset) => Ok(asset),
+    }
 }
 
 /// Whether the probe is alive
@@ -395,6 +436,28 @@ async fn status(State(api): State<Arc<Api>>) -> Answer {
         pipelines_without_response: silent.collect(),
     };
     Ok(answer(StatusCode::OK, status))
+}
+
+/// Counters of each second of the last hour, since the start of the probe at most
+#[utoipa::path(get, path = "/history", params(history::Query), responses(
+    (status = 200, description = "The counters", body = history::Samples),
+    (status = 400, description = "A parameter is invalid", body = Failure),
+))]
+async fn history_page(
+    State(api): State<Arc<Api>>,
+    query: Result<axum::extract::Query<history::Query>, QueryRejection>,
+) -> Answer {
+    let after = parameters(query)?.after().map_err(invalid)?;
+    Ok(answer(StatusCode::OK, api.history.samples(after)))
+}
+
+/// All fields of flows: what `fields`, `where` and `sort` name
+#[utoipa::path(get, path = "/fields", responses(
+    (status = 200, description = "The fields", body = Fields),
+    (status = 400, description = "The path has no parameters", body = Failure),
+))]
+async fn fields() -> Response {
+    answer(StatusCode::OK, Fields::all())
 }
 
 /// Metrics in the text format of Prometheus
@@ -487,7 +550,7 @@ async fn search(
     HasToken(has_token): HasToken,
 ) -> Result<(flows::Search, FoundFlows), Refusal> {
     let busy = || failure(StatusCode::TOO_MANY_REQUESTS, "another search is running; try again when it has ended");
-    let search = query.search(api.enricher.clone()).map_err(invalid)?;
+    let search = query.search(api.enricher.clone())?;
     let SearchPlaces { without_token, with_token, begun_with_token } = &api.searches;
     let place = if has_token { with_token } else { without_token };
     let _place = place.try_acquire().map_err(|_| busy())?;
@@ -516,7 +579,7 @@ async fn stored_page(
     State(api): State<Arc<Api>>,
     query: Result<axum::extract::Query<stored::Query>, QueryRejection>,
 ) -> Answer {
-    let question = parameters(query)?.question().map_err(invalid)?;
+    let question = parameters(query)?.question()?;
     let snapshot = api.report().await?;
     match api.stores.answer(&snapshot.report.in_effect.stores, question).await {
         Ok(octets) => Ok(([(CONTENT_TYPE, "application/json")], octets).into_response()),
@@ -607,10 +670,10 @@ async fn add_override(
         NamedFlow::Tuple(tuple) => tuple,
         NamedFlow::CommunityId(id) => {
             let found =
-                search(&api, flows::Query::of_community_id(id), has_token).await.map_err(|Refusal(status, error)| {
+                search(&api, flows::Query::of_community_id(id), has_token).await.map_err(|Refusal(status, failure)| {
                     // It can be tried again as it is.
                     let is_busy = status == StatusCode::TOO_MANY_REQUESTS;
-                    Refusal(if is_busy { StatusCode::SERVICE_UNAVAILABLE } else { status }, error)
+                    Refusal(if is_busy { StatusCode::SERVICE_UNAVAILABLE } else { status }, failure)
                 });
             let (_, FoundFlows { records, is_complete, .. }) = found?;
             let missing = || match is_complete {
@@ -689,6 +752,20 @@ async fn reload(State(api): State<Arc<Api>>, body: Result<Bytes, BytesRejection>
             Ok(answer(StatusCode::ACCEPTED, Outcome { result: result.into() }))
         }
     }
+}
+
+/// Begins a session: the answer has a cookie that permits what the token permits to read, for 12 hours
+#[utoipa::path(post, path = "/session", security(("token" = [])), responses(
+    (status = 200, description = "Begun", body = Outcome),
+    (status = 400, description = "The path has no parameters", body = Failure),
+    (status = 401, description = "Without the token", body = Failure),
+    (status = 403, description = "The probe has no token", body = Failure),
+    (status = 413, description = "The body is too long", body = Failure),
+))]
+async fn session(State(api): State<Arc<Api>>) -> Response {
+    let cookie = api.access.begin_session();
+    let result = "the session has begun; it ends after 12 hours, or with the probe".into();
+    ([(SET_COOKIE, cookie)], answer(StatusCode::OK, Outcome { result })).into_response()
 }
 
 /// Describes this interface

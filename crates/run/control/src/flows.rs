@@ -1,6 +1,6 @@
 //! Current flows: the parameters of a search, and its answer.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -87,6 +87,26 @@ pub enum InvalidQuery {
     Store,
     #[error("community_id: a Community ID begins with 1: and has 30 characters")]
     CommunityId,
+}
+
+impl InvalidQuery {
+    /// Where an expression is wrong.
+    pub fn place(&self) -> Option<Place> {
+        let Self::Where(error) = self else { return None };
+        let (text, before, length) = error.place();
+        Some(Place { text: text.into(), before, length })
+    }
+}
+
+/// Where an expression is wrong.
+#[derive(Serialize, ToSchema)]
+pub struct Place {
+    /// The part of the expression that has the place.
+    text: String,
+    /// Characters of it before the place.
+    before: usize,
+    /// Characters of the place, at least 1; it may be the end of the text.
+    length: usize,
 }
 
 /// A search that is valid.

@@ -2,7 +2,8 @@
 //! the token.
 //!
 //! In: a [`Report`] whenever a client asks for one, at most one per [`REPORT_AGE`], whatever the
-//! number of clients. Out: pages, and requests to reload, which the probe answers. The server has
+//! number of clients, and one a second for the history. Out: answers to programs, a page for browsers
+//! (`page.rs`), and requests to reload, which the probe answers. The server has
 //! one thread. It shares no memory with the threads that meter; it sees what the probe reports
 //! anyway.
 //!
@@ -19,14 +20,18 @@ mod answers;
 mod api;
 mod connections;
 mod error;
+mod fields;
 mod flows;
+mod history;
 mod in_effect;
 mod json;
 mod metrics;
 mod overrides;
+mod page;
 mod remote;
 mod report;
 mod server;
+mod sessions;
 mod stored;
 mod stream;
 

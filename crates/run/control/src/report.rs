@@ -2,7 +2,7 @@
 //!
 //! A request that finds no report that is fresh enough wants a new one. The main thread of the probe
 //! looks at that between two checks and publishes one, for all requests that wait. So their number
-//! does not matter, and a probe that no client asks does nothing.
+//! does not matter. Without any, the history (`history.rs`) wants one each second.
 
 use crate::in_effect::InEffect;
 use parking_lot::RwLock;

@@ -7,6 +7,7 @@ use crate::access::Access;
 use crate::api;
 use crate::connections::{Connection, Connections};
 use crate::error::Error;
+use crate::history::History;
 use crate::report::{Control, Report, connect};
 use crate::stored::{AskStore, Stores};
 use crate::stream::LimitedStream;
@@ -59,7 +60,7 @@ impl Server {
     ///
     /// # Errors
     /// The system refuses, for example because another program has the port.
-    pub fn bind(address: SocketAddr, access: Access, timing: &Timing) -> Result<Self, Error> {
+    pub fn bind(address: SocketAddr, mut access: Access, timing: &Timing) -> Result<Self, Error> {
         let bind = || {
             let listener = TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
@@ -69,6 +70,7 @@ impl Server {
             Ok((listener.local_addr()?, listener, runtime))
         };
         let (address, listener, runtime) = bind().map_err(|error| Error::Listen { address, error })?;
+        access.listens_on(address.port());
         Ok(Self { listener, address, access, runtime, times: *timing })
     }
 
@@ -90,7 +92,9 @@ impl Server {
         let heartbeat = control.heartbeat();
         let acceptor = self.access.tls.clone().map(TlsAcceptor::from);
         let stores = Stores::new(ask_store, affinity.clone());
-        let router = api::router(client, self.access, self.address, enricher, overrides, stores);
+        let history = Arc::new(History::default());
+        let recording = history.clone().record(client.clone());
+        let router = api::router(client, self.access, self.address, enricher, overrides, stores, history);
         let (listener, runtime, times) = (self.listener, self.runtime, self.times);
         std::thread::Builder::new().name("weir-control".into()).spawn(move || {
             affinity.apply();
@@ -100,6 +104,7 @@ impl Server {
                     sleep(BEAT_INTERVAL).await;
                 }
             });
+            runtime.spawn(recording);
             heartbeat.adopt(|| runtime.block_on(serve(listener, acceptor, router, times)));
         })?;
         Ok(control)

@@ -1,4 +1,5 @@
 mod http;
 mod limits;
 mod openapi;
+mod page;
 mod stored;

@@ -1,0 +1,208 @@
+// Requests to the probe, and the parts of its answers that the page shows (docs/control.md).
+
+/** Where an expression is wrong: characters before the place, and of the place. */
+export interface Place {
+    text: string;
+    before: number;
+    length: number;
+}
+
+/** A refusal: the sentence of the probe. */
+export class Refusal extends Error {
+    constructor(
+        readonly status: number,
+        sentence: string,
+        readonly place?: Place,
+    ) {
+        super(sentence);
+    }
+}
+
+/** The probe cannot be reached. */
+export class Unreachable extends Error {}
+
+export type Counts = Record<string, number>;
+
+/** Packets or octets by what became of them. */
+export interface Traffic {
+    received: number;
+    metered: number;
+    filtered: number;
+    sampled_out: number;
+    dropped_nic: number;
+    dropped_kernel: number;
+    dropped_queue: number;
+    dropped_cache_full: number;
+    refused: Counts;
+}
+
+export interface Records {
+    flows: number;
+    packets: number;
+    bytes: number;
+}
+
+export interface Sink {
+    sink: string;
+    exported: Records;
+    waiting?: Records;
+    spooled?: Records;
+    filtered?: Records;
+    not_open?: Records;
+    lost: Record<string, Records>;
+    octets: number;
+    messages: number;
+}
+
+export interface Ledger {
+    packets: Traffic;
+    bytes: Traffic;
+    flows: { created: number; live: number };
+    anomalies: Counts;
+    overload: { level: number; highest: number };
+    sinks: Sink[];
+    balanced: boolean;
+}
+
+export interface Rates {
+    interval_seconds: number;
+    packets_per_second: number;
+    bits_per_second: number;
+    ended_flows_per_second: number;
+    active_flows: number;
+    overload_level: number;
+    dropped_nic_packets: number;
+    dropped_kernel_packets: number;
+    dropped_queue_packets: number;
+    dropped_cache_full_packets: number;
+}
+
+export interface Pipeline extends Rates {
+    pipeline: string;
+    state: string;
+}
+
+export interface Interval extends Rates {
+    dropped_packets: number;
+    lost_records: number;
+    pipelines: Pipeline[];
+}
+
+export interface Status {
+    interval: Interval | null;
+    ledger: Ledger;
+    pipelines_without_response: string[];
+}
+
+export type History = Record<
+    | 'time_ms'
+    | 'received_packets'
+    | 'received_bytes'
+    | 'dropped_packets'
+    | 'refused_packets'
+    | 'created_flows'
+    | 'active_flows'
+    | 'lost_records'
+    | 'waiting_records'
+    | 'overload_level',
+    number[]
+>;
+
+export interface Field {
+    name: string;
+    type: string;
+    unit: string;
+    meaning: string;
+    origin: string;
+    basic: boolean;
+}
+
+export type Value = string | number | boolean | string[] | null;
+export type Flow = Record<string, Value>;
+
+export interface Flows {
+    flows: Flow[];
+    matching: number;
+    searched: number;
+    complete: boolean;
+}
+
+export interface Rule {
+    level: string;
+    rule: string;
+    line: number | null;
+    packets_matched: number;
+    octets_matched: number;
+    packets_forwarded: number;
+    octets_forwarded: number;
+}
+
+export interface Rules {
+    file: string;
+    loaded: number;
+    error: string | null;
+    text: string;
+    rules: Rule[];
+}
+
+export interface ListFile {
+    option: string;
+    file: string;
+    kind: string | null;
+    entries: number;
+    lines_left_out: number;
+    loaded: number;
+    error: string | null;
+}
+
+/** Longest time that an answer takes: a search takes 10 s, and the probe has 3 s to report. */
+const TIMEOUT_MS = 15_000;
+
+async function request(method: string, path: string, headers: Record<string, string>): Promise<unknown> {
+    let response: Response;
+    let text: string;
+    try {
+        response = await fetch(path, { method, headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+        text = await response.text();
+    } catch {
+        throw new Unreachable();
+    }
+    let body: unknown;
+    try {
+        body = JSON.parse(text);
+    } catch {
+        throw new Refusal(response.status, `the probe answered ${response.status} without JSON`);
+    }
+    if (response.ok) return body;
+    const failure = body as { error?: string; place?: Place };
+    throw new Refusal(response.status, failure.error ?? `the probe answered ${response.status}`, failure.place);
+}
+
+/** The probe answers one search at a time. */
+const BUSY = 429;
+const RETRY_MS = 250;
+/** A search takes 10 s at most. */
+const RETRIES = 48;
+
+/** Asks for a path with parameters; those without a value are left out. Waits while another search is running. */
+export async function get<T>(path: string, parameters: Record<string, string | undefined> = {}): Promise<T> {
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries(parameters)) {
+        if (value) query.set(name, value);
+    }
+    for (let tries = 0; ; tries += 1) {
+        try {
+            return (await request('GET', query.size ? `${path}?${query}` : path, {})) as T;
+        } catch (error) {
+            if (!(error instanceof Refusal) || error.status !== BUSY || tries === RETRIES) throw error;
+            await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+        }
+    }
+}
+
+/** Gives the token once; the browser keeps the cookie of the session, which scripts cannot read. */
+export async function login(token: string): Promise<void> {
+    // Other characters are in no token, and in no header.
+    if (!/^[!-~]+$/.test(token)) throw new Refusal(401, 'a token has letters, digits and signs, without spaces');
+    await request('POST', '/session', { Authorization: `Bearer ${token}` });
+}

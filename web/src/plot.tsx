@@ -1,0 +1,109 @@
+// A line over the last hour, and the same as a table.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import uPlot from 'uplot';
+import { Row, Table } from './parts';
+import { clock } from './text';
+
+/** Values at times (seconds since 1970); null where nothing is known. */
+export interface Line {
+    times: number[];
+    values: (number | null)[];
+}
+
+/** Rows of the table: seconds, tens of seconds or minutes. */
+const BINS = [1, 10, 60];
+const MAX_ROWS = 61;
+const HEIGHT = 150;
+
+const color = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Ticks of the time axis, with seconds where they differ. */
+function timeTicks(times: number[]): string[] {
+    const step = (times[1] ?? 0) - (times[0] ?? 0);
+    return times.map((time) => clock(time).slice(0, step > 0 && step < 60 ? 8 : 5));
+}
+
+function options(width: number, format: (value: number) => string, say: (text: string) => void): uPlot.Options {
+    const axis = {
+        stroke: () => color('--quiet'),
+        grid: { stroke: () => color('--line'), width: 1 },
+        ticks: { show: false },
+        font: '12px system-ui, sans-serif',
+    };
+    return {
+        width,
+        height: HEIGHT,
+        legend: { show: false },
+        cursor: { drag: { x: false, y: false }, y: false },
+        scales: { y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+        axes: [
+            { ...axis, size: 26, space: 70, values: (_plot, times) => timeTicks(times) },
+            { ...axis, size: 70, values: (_plot, values) => values.map(format), space: 35 },
+        ],
+        series: [{}, { stroke: () => color('--accent'), width: 1.5, points: { show: false } }],
+        hooks: {
+            setCursor: [
+                (plot) => {
+                    const at = plot.cursor.idx;
+                    const value = at == null ? null : plot.data[1]?.[at];
+                    say(at == null || value == null ? '' : `${clock(plot.data[0][at] ?? 0)}: ${format(value)}`);
+                },
+            ],
+        },
+    };
+}
+
+function rows({ times, values }: Line): [string, number][] {
+    const first = times[0];
+    const last = times.at(-1);
+    if (first === undefined || last === undefined) return [];
+    const seconds = BINS.find((bin) => (last - first) / bin < MAX_ROWS - 1) ?? 60;
+    const bins = new Map<number, number[]>();
+    times.forEach((time, at) => {
+        const value = values[at];
+        const bin = Math.floor(time / seconds) * seconds;
+        if (value !== null && value !== undefined) bins.set(bin, [...(bins.get(bin) ?? []), value]);
+    });
+    const mean = (of: number[]) => of.reduce((sum, value) => sum + value, 0) / of.length;
+    return [...bins].map(([bin, of]): [string, number] => [clock(bin), mean(of)]).reverse();
+}
+
+export function Plot(props: { title: string; line: Line; format: (value: number) => string }) {
+    const { title, line, format } = props;
+    const place = useRef<HTMLDivElement>(null);
+    const plot = useRef<uPlot | undefined>(undefined);
+    const [said, say] = useState('');
+    const [isOpen, open] = useState(false);
+    useEffect(() => {
+        const parent = place.current!;
+        plot.current = new uPlot(options(parent.clientWidth, format, say), [[], []], parent);
+        const observer = new ResizeObserver(() => plot.current?.setSize({ width: parent.clientWidth, height: HEIGHT }));
+        observer.observe(parent);
+        const scheme = matchMedia('(prefers-color-scheme: dark)');
+        const redraw = () => plot.current?.redraw();
+        scheme.addEventListener('change', redraw);
+        return () => {
+            observer.disconnect();
+            scheme.removeEventListener('change', redraw);
+            plot.current?.destroy();
+        };
+    }, []);
+    useEffect(() => plot.current?.setData([line.times, line.values]), [line]);
+    return (
+        <section class="plot">
+            <h3>{title}</h3>
+            <p class="said">{said}</p>
+            <div ref={place} role="img" aria-label={`${title}, a line over time; the table below has its values`} />
+            <details onToggle={(event) => open(event.currentTarget.open)}>
+                <summary>Table: {title}</summary>
+                {isOpen && (
+                    <Table label={`${title} over time`} heads={['time (UTC)', 'mean']} numbers={[1]}>
+                        {rows(line).map(([time, mean]) => (
+                            <Row key={time} cells={[time, format(mean)]} numbers={[1]} />
+                        ))}
+                    </Table>
+                )}
+            </details>
+        </section>
+    );
+}

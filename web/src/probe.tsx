@@ -1,0 +1,221 @@
+// The probe itself: where every packet went, its sinks, and what it runs with.
+import { useEffect, useState } from 'preact/hooks';
+import { type Counts, type ListFile, Refusal, type Rules, type Status, type Traffic, get } from './api';
+import { Sinks } from './now';
+import { Alert, Row, Table } from './parts';
+import { count, instant, words } from './text';
+
+/** What became of packets or octets, in the order in which it happens to them. */
+function outcomes(of: Traffic): [string, number][] {
+    const refused = Object.entries(of.refused).map(([reason, refused]): [string, number] => [
+        `refused: ${words(reason)}`,
+        refused,
+    ]);
+    return [
+        ['lost: NIC', of.dropped_nic],
+        ['lost: kernel', of.dropped_kernel],
+        ['lost: queue', of.dropped_queue],
+        ['not sampled', of.sampled_out],
+        ['not in the filter', of.filtered],
+        ...refused,
+        ['lost: flow cache full', of.dropped_cache_full],
+        ['metered: in flow records', of.metered],
+    ];
+}
+
+function percent(part: number, of: number): string {
+    if (of === 0 || part === 0) return '0 %';
+    const share = (100 * part) / of;
+    return share < 0.01 ? '< 0.01 %' : `${share === 100 ? '100' : share.toFixed(2)} %`;
+}
+
+function Balance({ packets, bytes }: { packets: Traffic; bytes: Traffic }) {
+    const octets = new Map(outcomes(bytes));
+    const numbers = [2, 3, 4];
+    const row = (name: string, packetCount: number, octetCount: number) => (
+        <Row
+            key={name}
+            numbers={numbers}
+            cells={[
+                name,
+                <Bar share={packets.received ? packetCount / packets.received : 0} isLoss={name.startsWith('lost')} />,
+                count(packetCount),
+                percent(packetCount, packets.received),
+                count(octetCount),
+            ]}
+        />
+    );
+    return (
+        <Table label="Where every packet went" heads={['packets', 'share', 'count', 'percent', 'octets']} numbers={numbers}>
+            {row('received', packets.received, bytes.received)}
+            {outcomes(packets).map(([name, of]) => row(name, of, octets.get(name) ?? 0))}
+        </Table>
+    );
+}
+
+function Bar({ share, isLoss }: { share: number; isLoss: boolean }) {
+    // What is there is seen, however little it is.
+    const width = share > 0 ? Math.max(share * 100, 1) : 0;
+    return (
+        <div class="bar" aria-hidden="true">
+            <div class={isLoss ? 'bad' : undefined} style={{ width: `${width}%` }} />
+        </div>
+    );
+}
+
+function Anomalies({ anomalies }: { anomalies: Counts }) {
+    const found = Object.entries(anomalies);
+    if (found.length === 0) return null;
+    return (
+        <>
+            <h2>Unusual packets</h2>
+            <p class="note">They are metered; something in them is unusual.</p>
+            <Table narrow label="Unusual packets" heads={['what', 'packets']} numbers={[1]}>
+                {found.map(([name, packets]) => (
+                    <Row key={name} cells={[words(name), count(packets)]} numbers={[1]} />
+                ))}
+            </Table>
+        </>
+    );
+}
+
+interface InEffect {
+    timeouts: Counts;
+    lists: ListFile[];
+    rules: Rules | undefined;
+}
+
+const INTERVAL_MS = 2000;
+
+async function inEffect(): Promise<InEffect> {
+    // A probe without rules refuses (409).
+    const rules = get<Rules>('/rules').catch((error: unknown) => {
+        if (error instanceof Refusal && error.status === 409) return undefined;
+        throw error;
+    });
+    const lists = get<{ lists: ListFile[] }>('/lists');
+    return { timeouts: await get<Counts>('/timeouts'), lists: (await lists).lists, rules: await rules };
+}
+
+const TIMEOUTS: Record<string, string> = {
+    idle: 'A record ends when its flow had no packet for this time',
+    active: 'A record ends when it has lasted for this time',
+    drain: 'Time for the last records at the end of the probe',
+    interval: 'Interval of the status',
+};
+
+function RulesTable({ rules }: { rules: Rules }) {
+    const numbers = [2, 3, 4, 5, 6];
+    return (
+        <>
+            <h2>Rules</h2>
+            <p>
+                {rules.file}, read {instant(rules.loaded)}.
+            </p>
+            {rules.error && <Alert>The last reload failed: {rules.error}</Alert>}
+            <Table
+                label="Rules since the start"
+                heads={['rule', 'level', 'line', 'packets matched', 'octets matched', 'packets forwarded', 'octets forwarded']}
+                numbers={numbers}
+            >
+                {rules.rules.map((rule, at) => (
+                    <Row
+                        key={at}
+                        numbers={numbers}
+                        cells={[
+                            rule.rule,
+                            rule.level,
+                            rule.line ?? '–',
+                            count(rule.packets_matched),
+                            count(rule.octets_matched),
+                            count(rule.packets_forwarded),
+                            count(rule.octets_forwarded),
+                        ]}
+                    />
+                ))}
+            </Table>
+            <details>
+                <summary>The file</summary>
+                <pre tabIndex={0}>{rules.text}</pre>
+            </details>
+        </>
+    );
+}
+
+function Lists({ lists }: { lists: ListFile[] }) {
+    if (lists.length === 0) return null;
+    const heads = ['file', 'option', 'entries', 'lines left out', 'read', 'last reload'];
+    return (
+        <>
+            <h2>Lists</h2>
+            <Table label="Lists in effect" heads={heads} numbers={[2, 3]}>
+                {lists.map((list) => (
+                    <Row
+                        key={list.option + list.file}
+                        numbers={[2, 3]}
+                        cells={[
+                            list.file,
+                            list.option,
+                            count(list.entries),
+                            count(list.lines_left_out),
+                            instant(list.loaded),
+                            list.error ?? 'fine',
+                        ]}
+                    />
+                ))}
+            </Table>
+        </>
+    );
+}
+
+export function Probe({ status }: { status: Status }) {
+    const { ledger } = status;
+    const [effect, setEffect] = useState<InEffect>();
+    useEffect(() => {
+        let timer: number | undefined;
+        let ended = false;
+        const step = async () => {
+            // That it does not answer is said above all views.
+            const effect = await inEffect().catch(() => undefined);
+            if (ended) return;
+            if (effect) setEffect(effect);
+            timer = setTimeout(step, INTERVAL_MS);
+        };
+        void step();
+        return () => {
+            ended = true;
+            clearTimeout(timer);
+        };
+    }, []);
+    return (
+        <>
+            <h1>Probe</h1>
+            <h2>Where every packet went</h2>
+            <p class={ledger.balanced ? undefined : 'alert'}>
+                {ledger.balanced
+                    ? 'The ledger balances: every received packet is in one row below.'
+                    : 'The ledger does not balance. A pipeline that does not respond has older counters; otherwise this is a defect.'}
+            </p>
+            <Balance packets={ledger.packets} bytes={ledger.bytes} />
+            <Anomalies anomalies={ledger.anomalies} />
+            <h2>Where every record went</h2>
+            <p>
+                {count(ledger.flows.created)} flow records were created; {count(ledger.flows.live)} are open or wait for
+                export.
+            </p>
+            <Sinks sinks={ledger.sinks} />
+            {effect?.rules && <RulesTable rules={effect.rules} />}
+            {effect && <Lists lists={effect.lists} />}
+            {effect && (
+                <>
+                    <h2>Timeouts in effect</h2>
+                    <Table narrow label="Timeouts in effect" heads={['timeout', 'seconds', 'meaning']} numbers={[1]}>
+                        {Object.entries(effect.timeouts).map(([name, seconds]) => (
+                            <Row key={name} cells={[name, String(seconds), TIMEOUTS[name] ?? '']} numbers={[1]} />
+                        ))}
+                    </Table>
+                </>
+            )}
+        </>
+    );
+}

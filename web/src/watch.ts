@@ -1,0 +1,69 @@
+// The state of the probe, asked once a second as long as the page is seen.
+import { useEffect, useState } from 'preact/hooks';
+import { type History, Refusal, type Status, get } from './api';
+
+const INTERVAL_MS = 1000;
+/** Seconds that are kept, as in the probe. */
+const MAX_SAMPLES = 3600;
+
+export interface Watched {
+    status?: Status;
+    history?: History;
+    /** Since when the probe does not answer, ms since 1970. */
+    silentSince?: number;
+    /** The probe wants the token. */
+    needsToken: boolean;
+    /** What it says instead of its status. */
+    refusal?: string;
+}
+
+function joined(earlier: History, later: History): History {
+    // The clock of the probe was set back: it has begun a new history.
+    if ((later.time_ms[0] ?? Infinity) <= (earlier.time_ms.at(-1) ?? 0)) return later;
+    const names = Object.keys(later) as (keyof History)[];
+    return Object.fromEntries(
+        names.map((name) => [name, [...earlier[name], ...later[name]].slice(-MAX_SAMPLES)]),
+    ) as History;
+}
+
+async function next(before: Watched): Promise<Watched> {
+    try {
+        // A probe that was away may be another one, with another history.
+        const known = before.silentSince === undefined && !before.needsToken ? before.history : undefined;
+        const after = known?.time_ms.at(-1);
+        const [status, later] = await Promise.all([
+            get<Status>('/status'),
+            get<History>('/history', { after: after?.toString() }),
+        ]);
+        return { status, history: known ? joined(known, later) : later, needsToken: false };
+    } catch (error) {
+        if (error instanceof Refusal) {
+            return { ...before, silentSince: undefined, needsToken: error.status === 401, refusal: error.message };
+        }
+        return { ...before, silentSince: before.silentSince ?? Date.now(), refusal: undefined };
+    }
+}
+
+/** The last answers, and a function that asks at once. */
+export function useWatched(): [Watched, () => void] {
+    const [watched, setWatched] = useState<Watched>({ needsToken: false });
+    const [round, setRound] = useState(0);
+    useEffect(() => {
+        let state = watched;
+        let ended = false;
+        let timer: number | undefined;
+        const step = async () => {
+            if (!document.hidden) {
+                state = await next(state);
+                if (!ended) setWatched(state);
+            }
+            if (!ended) timer = setTimeout(step, INTERVAL_MS);
+        };
+        void step();
+        return () => {
+            ended = true;
+            clearTimeout(timer);
+        };
+    }, [round]);
+    return [watched, () => setRound((round) => round + 1)];
+}

@@ -1,0 +1,96 @@
+// A probe on one end of a wire, and a program that sends frames on the other. Needs a network namespace of its own
+// (scripts/test-web).
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+
+const WEIR = process.env.WEIR ?? new URL('../../target/debug/weir', import.meta.url).pathname;
+const SENDER = `
+import socket, sys
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+wire.bind(("left", 0))
+for line in sys.stdin:
+    wire.send(bytes.fromhex(line))
+`;
+
+const ip = (words) => execFileSync('ip', words.split(' '));
+
+/** Makes the wire. Without IPv6, so that only the frames of the test are on it. */
+export function makeWire() {
+    ip('link set lo up');
+    ip('link add left type veth peer name right');
+    for (const end of ['left', 'right']) {
+        writeFileSync(`/proc/sys/net/ipv6/conf/${end}/disable_ipv6`, '1');
+        ip(`link set ${end} up`);
+    }
+}
+
+/** A running probe. */
+export class Probe {
+    static running = new Set();
+
+    static async stopAll() {
+        for (const probe of Probe.running) await probe.stop();
+    }
+
+    static async start(...options) {
+        const probe = new Probe();
+        const fixed = ['probe', '-i', 'af_packet:right', '-o', 'json:/dev/null', '--dpi', 'full', '--dpi-fields'];
+        const all = options.includes('--listen') ? options : ['--listen', '0', ...options];
+        probe.process = spawn(WEIR, [...fixed, ...all], { stdio: ['ignore', 'ignore', 'pipe'] });
+        Probe.running.add(probe);
+        probe.ended = once(probe.process, 'exit');
+        const log = [];
+        for await (const line of createInterface({ input: probe.process.stderr })) {
+            log.push(line);
+            const found = /HTTP interface is ready address=(\S+)/.exec(line);
+            if (found) {
+                probe.address = found[1];
+                // Otherwise the probe would wait for a reader.
+                probe.process.stderr.resume();
+                return probe;
+            }
+        }
+        throw new Error(`weir did not start:\n${log.join('\n')}`);
+    }
+
+    get port() {
+        return this.address.split(':').pop();
+    }
+
+    async status() {
+        return (await fetch(`http://${this.address}/status`)).json();
+    }
+
+    /** The ledger when the probe has received this number of packets. */
+    async received(packets) {
+        for (;;) {
+            const { ledger, interval } = await this.status();
+            if (ledger.packets.received >= packets && interval) return ledger;
+        }
+    }
+
+    async stop() {
+        Probe.running.delete(this);
+        this.process.kill('SIGINT');
+        const [code] = await this.ended;
+        return code;
+    }
+}
+
+export class Sender {
+    constructor() {
+        this.process = spawn('python3', ['-c', SENDER], { stdio: ['pipe', 'inherit', 'inherit'] });
+        this.sent = 0;
+    }
+
+    send(frames) {
+        this.process.stdin.write(frames.map((frame) => `${frame.toString('hex')}\n`).join(''));
+        this.sent += frames.length;
+    }
+
+    stop() {
+        this.process.stdin.end();
+    }
+}
