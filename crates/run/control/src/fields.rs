@@ -16,7 +16,7 @@ pub struct Fields {
 struct Field {
     /// Its name.
     name: &'static str,
-    /// What its values are, as in docs/fields.md.
+    /// What its values are, as in `weir help fields`.
     r#type: &'static str,
     /// Its unit; empty without one.
     unit: &'static str,

@@ -7,19 +7,7 @@ use super::queued_flow::QueuedFlow;
 use crate::pending_records::PendingRecords;
 use crate::spooled::{OfSpool, Spooled};
 use std::collections::VecDeque;
-use std::ops::Range;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
-
-/// The messages of a flow.
-pub(crate) struct Messages<'a> {
-    pub key: &'a [u8],
-    pub batch: &'a [u8],
-    /// The name of the probe; empty for no such header.
-    pub probe: &'a [u8],
-    pub octets: &'a [u8],
-    /// Where each message is in `octets`.
-    pub values: &'a [Range<usize>],
-}
 
 /// Where a flow is besides.
 pub(super) enum Origin {
@@ -37,7 +25,7 @@ pub(super) enum MessageOutcome {
     Delivered,
     /// Brokers do not take it.
     Lost(ExportLossReason),
-    /// The client has not sent it, or does not know whether it arrived. It can be sent again.
+    /// The client has not sent it, or does not know whether it arrived. It can be retransmitted.
     Unsent,
 }
 
@@ -85,7 +73,7 @@ pub(super) struct BatchInHand {
     pub of_spool: OfSpool,
     /// Flows without an outcome.
     open: usize,
-    /// A flow has to be sent again.
+    /// A flow has to be retransmitted.
     is_unsent: bool,
     pub messages: u64,
     pub octets: u64,
@@ -96,7 +84,7 @@ pub(super) struct BatchInHand {
 }
 
 impl BatchInHand {
-    /// Whether a flow has to be sent again.
+    /// Whether a flow has to be retransmitted.
     pub fn is_unsent(&self) -> bool {
         self.is_unsent
     }
@@ -130,7 +118,7 @@ pub(super) struct InHand {
     batches: VecDeque<BatchInHand>,
     /// The number of the first batch.
     first_batch: u64,
-    /// Flows that have to be sent again, and are in memory only.
+    /// Flows that have to be retransmitted, and are in memory only.
     unsent: Vec<QueuedFlow>,
     bytes: usize,
 }

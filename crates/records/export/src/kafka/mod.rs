@@ -6,6 +6,7 @@ mod queued_flow;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod transaction_state;
 
 pub(crate) use output::{Destination, KafkaOutput};
 pub(crate) use queued_flow::QueuedFlow;
@@ -16,7 +17,7 @@ use crate::protobuf::{MessageContext, MessageEncoder};
 use crate::sink::{Error, ExportOptions, Intake, Sink};
 use crate::unidirectional::unidirectional;
 use crate::watch::Watch;
-use in_hand::Messages;
+use queued_flow::Messages;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -9,9 +9,9 @@
 //! what it has stays here, and goes to the spool at the end of the run. The client is made by the thread that writes,
 //! so that its threads are in the sandbox, too.
 
-use super::in_hand::{FlowInHand, InHand, MessageOutcome, Messages, Origin};
-use super::queued_flow::QueuedFlow;
-use super::transaction::Transactions;
+use super::in_hand::{FlowInHand, InHand, MessageOutcome, Origin};
+use super::queued_flow::{Messages, QueuedFlow};
+use super::transaction_state::Transactions;
 use crate::kafka_options::Options;
 use crate::pending_records::PendingRecords;
 use crate::sink::{Attempts, Intake};

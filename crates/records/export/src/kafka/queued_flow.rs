@@ -7,12 +7,22 @@
 //! key                       8    message                           4 + n
 //! ```
 
-use super::in_hand::Messages;
 use crate::pending_records::PendingRecords;
 use crate::spooled::{Context, Item, OfSpool};
 use std::ops::Range;
 use weir_ledger::RecordTotals;
 use weir_spool::Batch;
+
+/// The messages of a flow.
+pub(crate) struct Messages<'a> {
+    pub key: &'a [u8],
+    pub batch: &'a [u8],
+    /// The name of the probe; empty for no such header.
+    pub probe: &'a [u8],
+    pub octets: &'a [u8],
+    /// Where each message is in `octets`.
+    pub values: &'a [Range<usize>],
+}
 
 const LENGTH_OCTETS: usize = 4;
 const KEY_OCTETS: usize = 8;

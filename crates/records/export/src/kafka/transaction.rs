@@ -11,12 +11,12 @@
 use super::in_hand::{BatchInHand, FlowInHand, Origin};
 use super::output::KafkaOutput;
 use super::queued_flow::QueuedFlow;
+use super::transaction_state::State;
 use crate::pending_records::PendingRecords;
-use crate::spooled::{Item, OfSpool, Spooled};
-use std::collections::BTreeMap;
+use crate::spooled::{Item, OfSpool};
 use std::time::{Duration, Instant};
 use tracing::info;
-use weir_kafka::{Error, Failure, Position, code};
+use weir_kafka::{Failure, code};
 use weir_ledger::{ExportLossReason, SinkCounters};
 use weir_spool::BatchId;
 
@@ -24,78 +24,6 @@ use weir_spool::BatchId;
 const TRANSACTION_TIME: Duration = Duration::from_millis(200);
 /// A broker answers within this time, or is asked again: the position cannot be sent step by step.
 const POSITION_WAIT: Duration = Duration::from_secs(2);
-
-/// The transactions of a client.
-pub(super) struct Transactions {
-    place: Position,
-    state: State,
-    began: Instant,
-    /// The last transaction had no room for all that waited.
-    is_full: bool,
-    /// The next attempt after a failure.
-    next_attempt: Instant,
-    /// All batches up to here are in the topic.
-    committed: Option<BatchId>,
-    /// The last batch of the transaction.
-    last: Option<BatchId>,
-    /// Flows that brokers have refused, by batch and place: each attempt leaves them out.
-    refused: BTreeMap<(BatchId, usize), ExportLossReason>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Transactions of earlier clients are ended.
-    Starting,
-    /// The position is to be read.
-    Started,
-    Ready,
-    /// Messages are sent.
-    Open,
-    /// All are reported, and the position is in the transaction.
-    Committing,
-    /// Something was refused, or is unknown.
-    Aborting,
-}
-
-impl Transactions {
-    /// `id`: the `transactional.id`.
-    pub fn new(id: &str, topic: &str, spool: &Spooled<QueuedFlow>) -> Result<Self, Error> {
-        Ok(Self {
-            place: Position::new(&format!("{id}-{:016x}", spool.number()), topic)?,
-            state: State::Starting,
-            began: Instant::now(),
-            is_full: false,
-            next_attempt: Instant::now(),
-            committed: None,
-            last: None,
-            refused: BTreeMap::new(),
-        })
-    }
-
-    /// A message of the transaction has failed.
-    pub fn note_failure(&mut self) {
-        if matches!(self.state, State::Open | State::Committing) {
-            self.state = State::Aborting;
-        }
-    }
-
-    /// Another client begins.
-    pub fn restart(&mut self, batches: &[BatchInHand]) {
-        self.note_refused(batches);
-        self.state = State::Starting;
-    }
-
-    fn note_refused(&mut self, batches: &[BatchInHand]) {
-        for batch in batches {
-            let of_batch = batch.refused.iter().map(|&(place, reason)| ((batch.of_spool.batch, place), reason));
-            self.refused.extend(of_batch);
-        }
-    }
-
-    fn is_in_topic(&self, batch: BatchId) -> bool {
-        self.committed.is_some_and(|committed| batch <= committed)
-    }
-}
 
 impl KafkaOutput {
     /// Goes on with transactions as far as brokers have answered.
@@ -116,7 +44,11 @@ impl KafkaOutput {
                 Ok(true) => {}
                 Ok(false) | Err(Failure::Pending(_)) => return,
                 Err(Failure::Abort(error)) => {
-                    self.warn(code::FATAL - 1, "a transaction of Kafka is aborted, its records are sent again", &error);
+                    self.warn(
+                        code::FATAL - 1,
+                        "a transaction of Kafka is aborted, its records are retransmitted",
+                        &error,
+                    );
                     self.set_state(State::Aborting);
                 }
                 Err(Failure::Fatal(error)) => {
@@ -203,7 +135,7 @@ impl KafkaOutput {
     /// Counts the flows of a batch that is in the topic already.
     fn skip(&mut self, of_spool: OfSpool, flows: Vec<QueuedFlow>, counters: &mut SinkCounters) {
         if of_spool.is_earlier && !std::mem::replace(&mut self.is_skip_logged, true) {
-            info!(sink = self.sink, "records of the spool are in the topic already, they are not sent again");
+            info!(sink = self.sink, "records of the spool are in the topic already, they are not retransmitted");
         }
         let number = self.in_hand.begin_batch(of_spool, flows.len());
         for (place, flow) in flows.into_iter().enumerate() {

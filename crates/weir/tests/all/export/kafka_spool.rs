@@ -294,7 +294,7 @@ fn a_real_broker_has_each_record_of_the_spool_once_after_kills() {
             on_disk.len() > before || process.try_wait().unwrap().is_some()
         });
         // Numbers without a pattern (Knuth's multiplier), up to 3 s.
-        std::thread::sleep(Duration::from_micros((kill * 2_654_435_761 >> 7) % 3_000_000));
+        std::thread::sleep(Duration::from_micros(((kill * 2_654_435_761) >> 7) % 3_000_000));
         let _ = process.kill();
         process.wait().unwrap();
         on_disk.extend(records_on_disk(&folder));
