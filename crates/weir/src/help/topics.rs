@@ -22,10 +22,10 @@ macro_rules! pages {
     };
 }
 
-const PAGES: [(&str, &str); 38] = pages!(
+const PAGES: [(&str, &str); 39] = pages!(
     "af_packet" "af_xdp" "anonymise" "applications" "bench" "bypass" "clickhouse" "collectors" "conformance"
     "control" "cookbook" "doctor" "dpdk" "egress" "enrichment" "faults" "fields" "glossary" "inputs" "ipfix-files"
-    "kafka" "metering" "nfdump-files" "outputs" "overload" "packet-records" "performance" "probe" "query" "read"
+    "kafka" "metering" "nfdump-files" "outputs" "overload" "packet-records" "page" "performance" "probe" "query" "read"
     "recorder" "reference" "rules" "scale" "store" "synth" "tcp" "views"
 );
 
