@@ -90,6 +90,7 @@ fn main() -> ExitCode {
         }
     };
     let Some(command) = arguments.command else {
+        log::init(arguments.logging, false, Prefix::Program);
         return help::print(&help::short(Arguments::command())).into();
     };
     // `weir probe` starts the log when it has read its configuration file.

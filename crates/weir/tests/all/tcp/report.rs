@@ -648,8 +648,9 @@ fn in_a_browser_nothing_is_cut_off() {
         const page = document.documentElement;
         document.title = [page.scrollWidth, page.clientWidth, cut.length, cut.slice(0, 9).join("; ")].join(" | ");
     "#;
+    let odd_page = odd_page(folder.path());
     for width in [1280, 1024] {
-        for page in [&page, &odd_page(folder.path())] {
+        for page in [&page, &odd_page] {
             let Some(title) = in_browser(page, width, script) else { return };
             assert_eq!(title, format!("{width} | {width} | 0 | "), "{}", page.display());
         }
