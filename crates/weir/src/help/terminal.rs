@@ -106,7 +106,7 @@ fn widths(cells: &[Vec<String>], width: usize) -> Option<Vec<usize>> {
     };
     let mut widths: Vec<usize> = (0..count).map(|column| longest(column, &letters)).collect();
     let available = width.saturating_sub(GAP * (count - 1));
-    // The widest columns give up what is missing.
+    // The widest columns become narrower until the table fits.
     let mut missing = widths.iter().sum::<usize>().saturating_sub(available);
     while missing > 0 {
         let widest = *widths.iter().max()?;

@@ -556,6 +556,8 @@ impl KafkaOutput {
         if self.spool.is_none() {
             return;
         }
+        // The wait for the last reports is part of it: what they do not say goes to the disk.
+        self.watch.save();
         let end = Instant::now() + self.times.close;
         while !self.in_hand.is_reported()
             && let Some(producer) = producer
@@ -575,7 +577,6 @@ impl KafkaOutput {
         let reason = self.reason_at_end();
         let (_, unsent) = self.in_hand.take_all(reason, counters);
         if let Some(spool) = &mut self.spool {
-            self.watch.save();
             let flows = spool.end(unsent, reason, counters);
             if flows > 0 {
                 info!(sink = self.sink, flows, "records wait in the spool for the next run");

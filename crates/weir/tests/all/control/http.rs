@@ -492,19 +492,25 @@ fn a_reload_over_http_needs_the_token_and_answers_with_its_result() {
     served.probe.stop(0);
 }
 
-#[test]
-fn beyond_loopback_there_is_tls_and_the_token_only() {
-    if !is_installed("openssl") || !is_installed("curl") {
-        return eprintln!("SKIPPED: openssl and curl are not installed");
-    }
-    let (folder, token) = token_file(TOKEN, 0o600);
-    let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+/// Makes a certificate for 192.0.2.1: its file, and that of its key.
+pub fn certificate(folder: &Path) -> [String; 2] {
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.join(name).to_str().unwrap().to_owned());
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=probe", "-addext", "subjectAltName=IP:192.0.2.1", "-keyout", &key, "-out", &cert])
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    [cert, key]
+}
+
+#[test]
+fn beyond_loopback_there_is_tls_and_the_token_only() {
+    if !is_installed("openssl") || !is_installed("curl") {
+        return eprintln!("SKIPPED: openssl and curl are not installed");
+    }
+    let (folder, token) = token_file(TOKEN, 0o600);
+    let [cert, key] = certificate(folder.path());
     let options =
         ["--listen", "192.0.2.1:0", "--token-file", token.to_str().unwrap(), "--tls-cert", &cert, "--tls-key", &key];
     let options = [&options[..], &["--timing", "http_header=10m,http_total=20m"]].concat();

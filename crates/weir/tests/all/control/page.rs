@@ -1,6 +1,7 @@
 //! The page of the HTTP interface as clients get it: with and without the files that `make web` builds, its headers,
 //! and sessions. `make test-web` opens it in a browser.
 
+use super::http::certificate;
 use std::process::Command;
 use testbed::namespace::until;
 use testbed::running::send_requests;
@@ -98,13 +99,7 @@ fn beyond_loopback_a_session_reads_and_changes_nothing() {
         return eprintln!("SKIPPED: openssl and curl are not installed");
     }
     let (folder, token) = token_file(TOKEN, 0o600);
-    let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
-        .args(["-subj", "/CN=probe", "-addext", "subjectAltName=IP:192.0.2.1", "-keyout", &key, "-out", &cert])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let [cert, key] = certificate(folder.path());
     let options =
         ["--listen", "192.0.2.1:0", "--token-file", token.to_str().unwrap(), "--tls-cert", &cert, "--tls-key", &key];
     let Some(served) = Served::start(&options) else { return };
