@@ -1,6 +1,7 @@
 //! A cluster of Kafka: the mock cluster of librdkafka, and a consumer of the same library. It shares no code with the
 //! producer of Weir.
 
+use crate::binary::signal;
 use crate::namespace::BOUND;
 use libloading::{Library, Symbol};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -164,6 +165,11 @@ impl KafkaCluster {
     /// Brokers accept no connections from now on, or accept them again.
     pub fn set_down(&mut self, is_down: bool) {
         self.ask(if is_down { "down" } else { "up" });
+    }
+
+    /// Brokers answer nothing from now on, or go on; their connections stay.
+    pub fn set_hanging(&mut self, is_hanging: bool) {
+        signal(&self.process, if is_hanging { libc::SIGSTOP } else { libc::SIGCONT });
     }
 
     /// All messages of a topic, partition by partition.

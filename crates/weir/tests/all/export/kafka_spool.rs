@@ -114,6 +114,61 @@ fn a_probe_delivers_each_record_once_when_brokers_are_back() {
 }
 
 #[test]
+fn brokers_that_hang_at_the_end_leave_the_rest_to_the_spool() {
+    let Some(mut cluster) = cluster_that_returns() else { return };
+    let mut sender = Sender::new(LEFT);
+    let parent = tempfile::tempdir().unwrap();
+    let sink = cluster.sink("flows", &settings(&parent.path().join("spool"), ""));
+    let probe = Running::probe(&format!("af_packet:{RIGHT}"), &[&["-o", sink.as_str()], &OPTIONS[..]].concat());
+    send_requests(&mut sender, 0..50);
+    until("records are delivered", || exported(&probe.ledger()) == 50);
+    cluster.set_hanging(true);
+    send_requests(&mut sender, 50..150);
+    until("all have ended", || number(&probe.ledger()["flows"]["created"]) == 150);
+    let (err, _, ledger) = probe.stop(0);
+    assert_eq!((exported(&ledger), spooled(&ledger)), (50, 100), "{err} {ledger}");
+    assert!(err.contains("records wait in the spool for the next run"), "{err}");
+    cluster.set_hanging(false);
+    let (code, err, ledger) = read(capture(30).name(), &sink);
+    assert_eq!((code, exported(&ledger), earlier(&ledger)), (0, 30, [100, 0, 100]), "{err} {ledger}");
+    // A broker may have got what it did not confirm.
+    let messages = cluster.messages("flows", PARTITIONS);
+    let copies = copies(&messages);
+    assert_eq!(copies.len(), 180, "{copies:?}");
+    assert!(copies.values().all(|&copies| copies <= 2));
+}
+
+#[test]
+fn sinks_of_a_list_keep_their_shares_in_their_spools() {
+    let Some(mut cluster) = cluster_that_returns() else { return };
+    let parent = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| cluster.sink(name, &settings(&parent.path().join(name), "")));
+    let (many, one) = (capture(400), capture(1));
+    cluster.set_down(true);
+    let (code, err, ledger) = read(many.name(), &format!("balance:{first},{second}"));
+    let shares = [0, 1].map(|at| number(&ledger["sinks"][at]["spooled"]["flows"]));
+    assert!(code == 0 && shares.iter().sum::<u64>() == 400 && !shares.contains(&0), "{err} {ledger:#}");
+    // The last sink keeps what none takes.
+    let away = "json+tcp://127.0.0.1:9?buffer=64KiB";
+    let timing = format!("{},sink_failover=100ms", TIMES[1]);
+    let both = format!("failover:{away},{second}");
+    let (code, err, ledger) = ledger_of(["read", many.name(), "-o", &both, "--timing", &timing]);
+    assert_eq!((code, exported(&ledger), spooled(&ledger)), (0, 0, 400), "{err} {ledger:#}");
+    cluster.set_down(false);
+    let mut delivered = BTreeMap::new();
+    for (topic, sink) in [("first", &first), ("second", &second)] {
+        let (code, err, ledger) = read(one.name(), sink);
+        assert_eq!((code, exported(&ledger), spooled(&ledger)), (0, 1, 0), "{err}");
+        let messages = cluster.messages(topic, PARTITIONS);
+        for (message, number) in copies(&messages) {
+            *delivered.entry(message.to_vec()).or_default() += number;
+        }
+    }
+    let copies: BTreeSet<usize> = delivered.into_values().collect();
+    assert_eq!(copies, BTreeSet::from([2, 4]), "each flow by either list; the one flow of the last runs also by those");
+}
+
+#[test]
 fn messages_that_are_refused_are_lost_also_those_of_earlier_runs() {
     const TOO_LARGE: i32 = 10;
     let Some(mut cluster) = cluster_that_returns() else { return };
