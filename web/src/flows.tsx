@@ -1,5 +1,5 @@
 // Flows, current or stored: a filter, chosen columns, pages, and all fields of one flow.
-import { useMemo, useState } from 'preact/hooks';
+import { useMemo, useRef, useState } from 'preact/hooks';
 import type { Field, Flow, Flows as Found, StoredFlows } from './api';
 import { type Question, useAnswers } from './ask';
 import { Filter } from './filter';
@@ -232,6 +232,9 @@ export function Flows(props: ViewProps) {
     const questions = now.isStored && !isKept ? [] : [question(scope, now)];
     const { answers, problems, isAsking } = useAnswers<Found | StoredFlows>(questions, scope.round);
     const [found] = answers;
+    // Rows of an earlier question are described by it, until there are others.
+    const answered = useRef(now);
+    if (!isAsking) answered.current = now;
     const problem = isAsking ? undefined : problems[0];
     const isEmpty = !isAsking && now.isStored && found?.matching === 0;
     const byName = useMemo(() => new Map(scope.fields.map((field) => [field.name, field])), [scope.fields]);
@@ -263,8 +266,8 @@ export function Flows(props: ViewProps) {
                 {isEmpty && found && 'read' in found && <Empty scope={scope} answer={found} />}
                 {found && !problem && !isEmpty && (
                     <>
-                        <Pages found={found} now={now} change={change} />
-                        <FlowTable flows={found.flows} fields={byName} now={now} change={change} choose={choose} />
+                        <Pages found={found} now={answered.current} change={change} />
+                        <FlowTable flows={found.flows} fields={byName} now={answered.current} change={change} choose={choose} />
                     </>
                 )}
             </div>

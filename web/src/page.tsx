@@ -56,12 +56,12 @@ function skip(event: Event) {
     document.getElementById('main')?.focus();
 }
 
-/** The catalogue of fields; it does not change. */
-function useFields(isReady: boolean): Field[] {
+/** The catalogue of fields, which does not change: asked until it is there. */
+function useFields(isReady: boolean, about: About | undefined): Field[] {
     const [fields, setFields] = useState<Field[]>([]);
     useEffect(() => {
         if (isReady && fields.length === 0) get<{ fields: Field[] }>('/fields').then(({ fields }) => setFields(fields), () => undefined);
-    }, [isReady]);
+    }, [isReady, about]);
     return fields;
 }
 
@@ -93,7 +93,7 @@ function Page() {
     const known = VIEWS.find(([name]) => name === view && !(isView && OF_A_PROBE.includes(name)));
     const [current, title] = known ?? (isView ? VIEWS[1]! : VIEWS[0]!);
     const isReady = !needsToken && about !== undefined && (isView || status !== undefined);
-    const fields = useFields(isReady);
+    const fields = useFields(isReady, about);
     useEffect(() => {
         document.title = `${title} – Weir`;
     }, [title]);

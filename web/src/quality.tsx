@@ -128,25 +128,25 @@ function Bins({ scope, field, title }: { scope: Scope; field: string; title: str
                 <Row
                     key={words}
                     numbers={[2, 3]}
-                    cells={[words.replaceAll('us', 'µs'), <Bar share={counts[at]! / (Math.max(...counts) || 1)} />, count(counts[at]!), percent(counts[at]!, sum)]}
+                    cells={[words.replaceAll('us', 'µs').replaceAll(/(\d)([a-zµ])/g, '$1 $2'), <Bar share={counts[at]! / (Math.max(...counts) || 1)} />, count(counts[at]!), percent(counts[at]!, sum)]}
                 />
             ))}
         </Table>
     );
 }
 
-/** Where packets were lost, of both directions. */
-const LOSSES: [string, string, string][] = [
-    ['seen here, lost behind the probe, or its acknowledgment lost', 'tcp_retransmitted_packets', 'behind'],
-    ['a SYN that was seen here before', 'tcp_syn_retransmitted', 'behind'],
-    ['not seen here: lost before the probe', 'tcp_retransmitted_unseen', 'before'],
+/** What became of the first segments, and the counts of each direction (docs/tcp.md). */
+const LOSSES: [string, string, boolean][] = [
+    ['seen here: lost behind the capture point, or its acknowledgment was', 'tcp_retransmitted_packets', true],
+    ['seen here, a SYN', 'tcp_syn_retransmitted', true],
+    ['not seen here: lost before the capture point', 'tcp_retransmitted_unseen', false],
 ];
 const MAX_FLOWS = '1000';
 
-/** The sum of a count of a direction; flows are turned so that the first direction is that of the client. */
+/** The sum of a count of what clients sent, or servers. */
 function sumOf(flows: Flow[], name: string, ofServer: boolean): number {
-    const direction = (flow: Flow) => ((flow.src_ip === flow.server_ip && flow.src_ip !== flow.dst_ip) === ofServer ? 'fwd' : 'rev');
-    return flows.reduce((sum, flow) => sum + number(flow, `${direction(flow)}_${name}`), 0);
+    const isOfServer = (flow: Flow) => flow.src_ip === flow.server_ip && flow.src_ip !== flow.dst_ip;
+    return flows.reduce((sum, flow) => sum + number(flow, `${isOfServer(flow) === ofServer ? 'fwd' : 'rev'}_${name}`), 0);
 }
 
 function Loss({ scope }: { scope: Scope }) {
@@ -198,15 +198,16 @@ function Sides(props: { answer: StoredFlows | undefined; problem: { error: strin
     const { answer, problem, isAsking, retransmitted } = props;
     if (problem) return <Mistake {...problem} />;
     if (!answer) return null;
-    const rows = LOSSES.map(([words, name, side]) => ({ words, side, by: [false, true].map((ofServer) => sumOf(answer.flows, name, !ofServer)) }));
-    const sum = (side?: string) => rows.filter((row) => !side || row.side === side).reduce((sum, row) => sum + row.by[0]! + row.by[1]!, 0);
+    const rows = LOSSES.map(([words, name, isSeen]) => ({ words, isSeen, by: [false, true].map((ofServer) => sumOf(answer.flows, name, ofServer)) }));
+    const sum = (isSeen: boolean) => rows.filter((row) => row.isSeen === isSeen).reduce((sum, row) => sum + row.by[0]! + row.by[1]!, 0);
+    const [seen, unseen] = [sum(true), sum(false)];
     return (
         <div aria-busy={isAsking}>
             <h3>The side of the loss</h3>
             <p>
-                {count(sum('behind'))} were seen before, so that the first one was lost behind the probe; {count(sum('before'))} were not: it was lost
-                before the probe.
-                {sum() < retransmitted && ` These are ${percent(sum(), retransmitted)} of all: those of the ${count(answer.flows.length)} flows with the most.`}
+                The first segment of {count(seen)} was seen here, that of {count(unseen)} was not: it was lost before the capture point.
+                {seen + unseen < retransmitted &&
+                    ` These are ${percent(seen + unseen, retransmitted)} of all: those of the ${count(answer.flows.length)} flows with the most.`}
             </p>
             <Table narrow label="The side of the loss" heads={['the first one was', 'from clients', 'from servers']} numbers={[1, 2]}>
                 {rows.map(({ words, by }) => (
@@ -379,7 +380,7 @@ function StoredQuality({ scope }: { scope: Scope }) {
             {answer && answer.matching > 0 && !all.problems[0] && (
                 <>
                     <p role="status">
-                        {count(answer.matching)} flows. The flows themselves: <a href={flows}>by response time</a>.
+                        Flows of this time: {count(answer.matching)} (<a href={flows}>all of them, by response time</a>).
                     </p>
                     <SlowServers scope={scope} />
                     <Loss scope={scope} />

@@ -197,10 +197,12 @@ const RANKINGS: Ranking[] = [
 ];
 
 function columns(totals: Totals, figure: Figure, by: string): NumberColumn[] {
+    // Together, hosts have most flows twice.
+    const isOne = (row: Flow) => by !== 'host' || isGroup(row);
     const sides = by === 'host' ? [counted('octets sent', 'sent_bytes'), counted('octets received', 'received_bytes')] : [];
     return [
-        { head: '', isText: true, of: (row) => <Bar share={number(row, figure) / (totals[figure] || 1)} /> },
-        { head: 'share', of: (row) => percent(number(row, figure), totals[figure]) },
+        { head: '', isText: true, of: (row) => isOne(row) && <Bar share={number(row, figure) / (totals[figure] || 1)} /> },
+        { head: 'share', of: (row) => (isOne(row) ? percent(number(row, figure), totals[figure]) : '–') },
         counted('octets', 'bytes'),
         counted('packets', 'packets'),
         counted('flows', 'flows'),
@@ -266,7 +268,7 @@ function StoredTraffic({ scope }: { scope: Scope }) {
             {known && !isEmpty && !problems[0] && (
                 <>
                     <p role="status" aria-busy={isAsking}>
-                        {count(known.flows)} flows that began in this time: {count(known.packets)} packets, {count(known.bytes)} octets of IP packets.
+                        Flows that began in this time: {count(known.flows)}, with {count(known.packets)} packets and {count(known.bytes)} octets of IP.
                     </p>
                     <TimeLine scope={scope} totals={totals} figure={figure} />
                     <div class="tables">
