@@ -85,7 +85,7 @@ export function GroupTable(props: {
     const { label, head, by, rows, columns, chooser } = props;
     const numbers = columns.flatMap(({ isText }, at) => (isText ? [] : [at + 1]));
     return (
-        <Table label={label} heads={[head, ...columns.map(({ head }) => head)]} numbers={numbers}>
+        <Table label={label} heads={[head, ...columns.map(({ head }) => head)]} numbers={numbers} hasBars={columns[0]?.isText}>
             {rows.map((row, at) => (
                 <Row key={at} numbers={numbers} cells={[<Group row={row} by={by} chooser={chooser} />, ...columns.map(({ of }) => of(row))]} />
             ))}

@@ -65,6 +65,9 @@ function useFields(isReady: boolean, about: About | undefined): Field[] {
     return fields;
 }
 
+/** The last name of a path. */
+const lastName = (path: string): string => path.replace(/\/+$/, '').split('/').at(-1) || path;
+
 function Heading({ about, current, settings }: { about: About | undefined; current: string; settings: URLSearchParams }) {
     const views = VIEWS.filter(([name]) => about?.mode !== 'view' || !OF_A_PROBE.includes(name));
     const shared = Object.fromEntries(SHARED.map((name) => [name, settings.get(name) ?? '']));
@@ -81,7 +84,11 @@ function Heading({ about, current, settings }: { about: About | undefined; curre
                     </a>
                 ))}
             </nav>
-            {about?.mode === 'view' && <span class="inputs">{shown(about.inputs.join(', '))}</span>}
+            {about?.mode === 'view' && (
+                <span class="inputs" title={shown(about.inputs.join(', '))}>
+                    {shown(about.inputs.map(lastName).join(', '))}
+                </span>
+            )}
         </header>
     );
 }

@@ -10,12 +10,14 @@ export function Table(props: {
     numbers?: number[];
     /** It has few columns, and is not stretched. */
     narrow?: boolean;
+    /** The second column has bars, which are left out where there is no room. */
+    hasBars?: boolean;
     children: ComponentChildren;
 }) {
     const isNumber = (column: number) => (props.numbers?.includes(column) ? 'number' : undefined);
     return (
         <div class={props.narrow ? 'scroll narrow' : 'scroll'} role="region" aria-label={props.label} tabIndex={0}>
-            <table>
+            <table class={props.hasBars ? 'with-bars' : undefined}>
                 <caption class="unseen">{props.label}</caption>
                 <thead>
                     <tr>

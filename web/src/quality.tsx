@@ -7,7 +7,7 @@ import { Bar, Mistake, Row, Table } from './parts';
 import { parametersOf } from './range';
 import { link } from './route';
 import { Empty, Doubts, Memory, Nothing, type Scope, ScopeBars, type ViewProps, useScope } from './scope';
-import { count, duration, percent } from './text';
+import { count, duration, many, percent } from './text';
 import { and } from './where';
 
 const ROWS = '10';
@@ -207,7 +207,7 @@ function Sides(props: { answer: StoredFlows | undefined; problem: { error: strin
             <p>
                 The first segment of {count(seen)} was seen here, that of {count(unseen)} was not: it was lost before the capture point.
                 {seen + unseen < retransmitted &&
-                    ` These are ${percent(seen + unseen, retransmitted)} of all: those of the ${count(answer.flows.length)} flows with the most.`}
+                    ` These are ${percent(seen + unseen, retransmitted)} of all: those of the ${many(answer.flows.length, 'flow')} with the most.`}
             </p>
             <Table narrow label="The side of the loss" heads={['the first one was', 'from clients', 'from servers']} numbers={[1, 2]}>
                 {rows.map(({ words, by }) => (
@@ -263,7 +263,7 @@ function Reasons(props: { scope: Scope; title: string; note: string; none: strin
             {most && (
                 <>
                     <p>
-                        Most often: {most.name}, {count(most.answer.matching)} {what}
+                        Most often: {most.name}, {many(most.answer.matching, what)}
                         {most.answer.groups[0] && isGroup(most.answer.groups[0]) && `, ${count(number(most.answer.groups[0], 'flows'))} of them with ${groupText(most.answer.groups[0], by)}`}.
                     </p>
                     <Table narrow label={`${title} by reason`} heads={['reason', '', 'flows']} numbers={[2]}>
@@ -283,9 +283,7 @@ function Reasons(props: { scope: Scope; title: string; note: string; none: strin
                     </Table>
                     {found.map(({ name, condition, answer }) => (
                         <details key={name}>
-                            <summary>
-                                {name}: where, and how often
-                            </summary>
+                            <summary>{name}: where, and how often</summary>
                             <GroupTable
                                 label={`${title}: ${name}`}
                                 head={head}
@@ -336,7 +334,7 @@ function Handshakes({ scope }: { scope: Scope }) {
             {longest && !asked.isAsking && (
                 <>
                     <p>
-                        The longest, {groupText(longest, by)}: {time(longest, 'rtt_mean_ns')} in the mean of {count(number(longest, 'flows'))} connections.
+                        The longest, {groupText(longest, by)}: {time(longest, 'rtt_mean_ns')} in the mean of {many(number(longest, 'flows'), 'connection')}.
                     </p>
                     <GroupTable
                         label="Handshakes"
@@ -373,7 +371,7 @@ function StoredQuality({ scope }: { scope: Scope }) {
     return (
         <>
             <h1>Quality</h1>
-            <Memory about={scope.about} />
+            <Memory about={scope.about} all={scope.span ? undefined : answer} />
             <ScopeBars scope={scope} shown={undefined} />
             {!all.isAsking && <Doubts answer={answer} problem={all.problems[0]} />}
             {answer && answer.matching === 0 && !all.isAsking && <Empty scope={scope} answer={answer} />}
@@ -389,7 +387,7 @@ function StoredQuality({ scope }: { scope: Scope }) {
                         title="Failed connections"
                         note="TCP connections that did not open, and those that ended by RST before both sides had sent FIN."
                         none="No connection failed."
-                        what="connections"
+                        what="connection"
                         reasons={FAILED}
                         by={SERVERS}
                         head="server – port"
@@ -399,7 +397,7 @@ function StoredQuality({ scope }: { scope: Scope }) {
                         title="DNS failures"
                         note="Flows of DNS in which a question failed, by the first name that was asked for."
                         none="No question failed."
-                        what="flows"
+                        what="flow"
                         reasons={DNS}
                         by="dns_name"
                         head="name"
@@ -409,7 +407,7 @@ function StoredQuality({ scope }: { scope: Scope }) {
                         title="HTTP failures"
                         note="Flows of HTTP/1 with a response that says so, by the host of the first request. What TLS encrypts is not seen."
                         none="No request failed."
-                        what="flows"
+                        what="flow"
                         reasons={HTTP}
                         by="http_host"
                         head="host"

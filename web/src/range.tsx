@@ -1,5 +1,5 @@
 // The time of the flows that a view is about: in the URL, in words, and as parameters of a question.
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { type About, type Parameters, probeTime } from './api';
 
 /** As the URL has it: `-1h` before now, `all`, or two times. */
@@ -112,14 +112,12 @@ export function narrowed(settings: URLSearchParams, now: Range, to: Span): Recor
     return { from: iso(to.from_ms), to: iso(to.to_ms), was: was.map(({ from, to }) => (to ? `${from}~${to}` : from)).join(',') };
 }
 
+/** Fields for two times: those that are shown, until they are edited. */
 function Absolute({ shown, choose }: { shown: Span; choose: (span: Span) => void }) {
-    const [from, setFrom] = useState('');
-    const [to, setTo] = useState('');
-    useEffect(() => {
-        setFrom(inputText(shown.from_ms));
-        setTo(inputText(shown.to_ms));
-    }, [shown.from_ms, shown.to_ms]);
+    const [edited, setEdited] = useState<{ from?: string; to?: string }>({});
     const [problem, setProblem] = useState('');
+    const from = edited.from ?? inputText(shown.from_ms);
+    const to = edited.to ?? inputText(shown.to_ms);
     const submit = (event: Event) => {
         event.preventDefault();
         const span = { from_ms: inputTime(from), to_ms: inputTime(to) };
@@ -135,7 +133,8 @@ function Absolute({ shown, choose }: { shown: Span; choose: (span: Span) => void
     );
     return (
         <form class="absolute" onSubmit={submit}>
-            {input('from', from, setFrom)} {input('to', to, setTo)} <button>Show this time</button>
+            {input('from (UTC)', from, (from) => setEdited({ ...edited, from }))} {input('to', to, (to) => setEdited({ ...edited, to }))}{' '}
+            <button>Show this time</button>
             {problem && <span role="alert">{problem}</span>}
         </form>
     );
@@ -173,6 +172,7 @@ export function RangeBar(props: {
                 ))}
             </div>
             <Absolute
+                key={range.from + range.to}
                 shown={shown ?? kept ?? { from_ms: now - HOUR_MS, to_ms: now }}
                 choose={(span) => go({ from: iso(span.from_ms), to: iso(span.to_ms), was: '' })}
             />

@@ -7,7 +7,7 @@ import type { Chooser } from './groups';
 import { Alert, Mistake } from './parts';
 import { type Range, RangeBar, type Span, narrowed, rangeOf, rangeText, span } from './range';
 import { link } from './route';
-import { count, instant } from './text';
+import { count, instant, many } from './text';
 
 export interface ViewProps {
     settings: URLSearchParams;
@@ -55,13 +55,13 @@ export function useScope(view: string, { settings, about, fields }: ViewProps): 
     };
 }
 
-/** What the memory of a probe holds, and how it would keep more. */
-export function Memory({ about }: { about: About }) {
+/** What the memory of a probe holds, and how it would keep more. `all` is an answer about all times. */
+export function Memory({ about, all }: { about: About; all?: Stored }) {
     if (about.history !== 'memory') return null;
     return (
         <p class="note">
-            The probe keeps the last ended flows in memory
-            {about.from_ns !== null && `; the first of them began ${instant(about.from_ns / 1e9)}`}. Start it with{' '}
+            The probe keeps the last {all && `${count(all.read)} `}ended flows in memory
+            {about.from_ns !== null && `, since ${instant(about.from_ns / 1e9)}`}. Start it with{' '}
             <code>-o parquet:FOLDER</code> to keep more.
         </p>
     );
@@ -100,7 +100,7 @@ export function Doubts({ answer, problem }: { answer: Stored | undefined; proble
                     </ul>
                 </details>
             ) : (
-                <p>Not all flows were read in time: the figures are those of {count(answer.read)} flows. Choose a shorter time.</p>
+                <p>Not all flows were read in time: the figures are those of {many(answer.read, 'flow')}. Choose a shorter time.</p>
             )}
         </Alert>
     );
@@ -114,7 +114,7 @@ export function Empty({ scope, answer }: { scope: Scope; answer: Stored }) {
             <p>
                 {answer.read === 0
                     ? `No flows in this range: ${rangeText(range)}.`
-                    : `None of the ${count(answer.read)} flows of this range (${rangeText(range)}) matches the filter.`}
+                    : `The filter matches none of the ${many(answer.read, 'flow')} of this range: ${rangeText(range)}.`}
             </p>
             {range.from !== 'all' && (
                 <button type="button" onClick={() => go({ from: 'all', to: '', was: '' })}>

@@ -4,6 +4,9 @@ import type { Field, Value } from './api';
 /** A count, exactly. */
 export const count = (value: number): string => value.toLocaleString('en-US');
 
+/** A count of things. */
+export const many = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+
 const PREFIXES = ['', 'k', 'M', 'G', 'T', 'P', 'E'];
 
 /** A rate or size with up to three digits and a prefix of the SI. */

@@ -260,7 +260,7 @@ function StoredTraffic({ scope }: { scope: Scope }) {
     return (
         <>
             <h1>Traffic</h1>
-            <Memory about={scope.about} />
+            <Memory about={scope.about} all={scope.span ? undefined : answer} />
             <ScopeBars scope={scope} shown={known?.span} />
             {!isAsking && <Doubts answer={answer} problem={problems[0]} />}
             {!answer && isAsking && <p>Asking …</p>}

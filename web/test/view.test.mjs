@@ -79,6 +79,7 @@ test('the sums of traffic are those of weir read', async () => {
         const summary = page.getByText('Table: Bits per second');
         if (!(await page.locator('.stack details').evaluate((details) => details.open))) await summary.click();
         const rows = page.getByRole('table', { name: `Bits per second by ${by}: octets in each interval` }).locator('tbody tr');
+        await rows.first().waitFor();
         const last = await rows.evaluateAll((rows) => rows.map((row) => row.cells[row.cells.length - 1].textContent));
         assert.ok(last.length >= 60 && last.length <= 201, `${last.length} intervals`);
         assert.equal(last.reduce((sum, text) => sum + number(text), 0), (await said(page))[2], by);
