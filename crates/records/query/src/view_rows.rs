@@ -38,7 +38,12 @@ impl View {
         names.map(String::from).chain(counts).collect()
     }
 
-    fn append_row<'n>(&self, row: &Row, other_groups: Option<u64>, mut line: Line<'_, impl Iterator<Item = &'n String>>) {
+    fn append_row<'n>(
+        &self,
+        row: &Row,
+        other_groups: Option<u64>,
+        mut line: Line<'_, impl Iterator<Item = &'n String>>,
+    ) {
         let number = |number: Option<u64>| number.map_or(FieldValue::NotApplicable, FieldValue::Unsigned);
         if self.settings().every_ns.is_some() {
             line.add_value(&row.start_ns.map_or(FieldValue::NotApplicable, FieldValue::Time));
