@@ -39,6 +39,7 @@ mod settings;
 mod signals;
 mod store;
 mod stored;
+mod stored_answers;
 mod stored_reader;
 mod stored_sums;
 mod summary;

@@ -17,6 +17,7 @@ mod distinct;
 mod error;
 mod expression;
 mod group_field;
+mod kept_groups;
 mod lexer;
 mod limits;
 mod literal;
@@ -30,6 +31,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 mod view;
+mod view_rows;
 
 pub use count_field::CountField;
 pub use distinct::DistinctCount;
