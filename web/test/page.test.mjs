@@ -224,6 +224,34 @@ test('everything is reached by keyboard', async () => {
     await page.getByRole('dialog').waitFor({ state: 'detached' });
 });
 
+test('without a store, the last flows are those in memory', async () => {
+    const probe = await Probe.start('--idle', '300ms');
+    await sendTraffic(probe);
+    const { page, faults, origin, close } = await open(probe, '#traffic');
+    const said = page.getByText('Flows that began in this time: 33,');
+    // Until all have ended.
+    while (!(await said.isVisible())) {
+        await page.getByRole('button', { name: 'All', exact: true }).click();
+        await page.waitForTimeout(300);
+    }
+    await page.getByText(/^The probe keeps the last 33 ended flows in memory, since 20.* Start it with -o parquet:FOLDER to keep more\.$/).waitFor();
+    await page.getByRole('table', { name: 'Pairs' }).getByRole('button', { name: '10.0.0.1 – 10.0.0.3' }).click();
+    await page.getByText('Flows that began in this time: 30,').waitFor();
+    await page.getByRole('link', { name: 'Flows', exact: true }).click();
+    await page.getByText('0 of 0 flows match').waitFor();
+    await page.getByRole('button', { name: 'Stored', exact: true }).click();
+    await page.getByText('30 of 33 flows match').waitFor();
+    await page.getByRole('link', { name: 'Quality', exact: true }).click();
+    await page.getByText('Flows of this time: 30').waitFor();
+    await page.goto(`${origin}/#quality`);
+    await page.getByRole('table', { name: 'DNS failures by reason' }).getByRole('button', { name: 'NXDOMAIN' }).waitFor();
+    assert.deepEqual(faults, []);
+    await close();
+    const forgetful = await Probe.start('--listen-records', '0');
+    const other = await open(forgetful, '#traffic');
+    await other.page.getByText('This probe keeps no ended flows.').waitFor();
+});
+
 test('no view has a serious fault, at any width, in light and dark', async () => {
     const rules = join(folder, 'rules.toml');
     writeFileSync(rules, `[egress.ids]\noutputs = 'pcap:${join(folder, 'out.pcap')}'\n[[network]]\nwhere = 'port 53'\naction = 'drop'\n`);

@@ -101,6 +101,12 @@ export function read(files, ...options) {
     return out.trim().split('\n').filter(Boolean).map((line) => JSON.parse(line));
 }
 
+/** Connections that failed, by the reason that `weir tcp` gives. */
+export function failures(files) {
+    const out = execFileSync(WEIR, ['tcp', ...files, '--json', '-'], { encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'ignore'] });
+    return JSON.parse(out).failures;
+}
+
 /** A running `weir view`. */
 export class View {
     static running = new Set();

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { SCHEMES, SIZES, cells, closeBrowser, closePages, inspect, number, open, startBrowser } from './browser.mjs';
 import { capture, http, tcp } from './frames.mjs';
-import { View, read } from './probe.mjs';
+import { View, failures, read } from './probe.mjs';
 
 const CAPTURES = ['web.pcap', 'tls.pcap', 'dns.pcap.gz', 'loss.pcapng', 'traceroute.pcap'].map(
     (name) => new URL(`../../testdata/captures/${name}`, import.meta.url).pathname,
@@ -205,6 +205,18 @@ test('quality agrees with weir tcp', async () => {
     assert.equal(lost.reduce((sum, count) => sum + count), retransmitted);
     const unseen = sum(read(CAPTURES, '--fields', 'fwd_tcp_retransmitted_unseen'), 'fwd_tcp_retransmitted_unseen');
     assert.equal(lost[2], unseen, 'all clients of these captures send first');
+    const failed = failures(CAPTURES);
+    const reasons = {
+        'no answer': failed.no_answer,
+        refused: failed.refused,
+        'half-open': failed.half_open,
+        'reset by the server': failed.reset_by_server + failed.reset_by_both,
+        'reset by the client': failed.reset_by_client,
+    };
+    const shown = await cells(page, 'Failed connections by reason', 2);
+    const expected = Object.entries(reasons).filter(([, count]) => count > 0);
+    assert.ok(expected.length > 1, JSON.stringify(failed));
+    assert.deepEqual(Object.entries(shown).map(([name, text]) => [name, number(text)]), expected);
     await page.getByText('Histogram: Flows by mean response time').click();
     await page.getByRole('table', { name: 'Flows by mean response time' }).waitFor();
     const bins = Object.values(await cells(page, 'Flows by mean response time', 2)).map(number);
