@@ -46,6 +46,7 @@ mod summary;
 mod synth;
 mod table;
 mod tcp;
+mod view;
 
 use arguments::{Arguments, Command, LogFormat, Logging};
 use clap::CommandFactory;
@@ -102,6 +103,7 @@ fn main() -> ExitCode {
     let result = signals::survive_file_size_limit().and_then(|()| match command {
         Command::Read(read) => read::run(&read),
         Command::Probe(probe) => probe::run(&probe, given, invalid),
+        Command::View(view) => view::run(&view),
         Command::Tcp(tcp) => tcp::run(&tcp),
         Command::Packets(packets) => packets::run(&packets),
         Command::Rules(rules) => actions::run(&rules),
