@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import type { Field, Flow, Value } from './api';
 import { Row, Table } from './parts';
-import { count, shown } from './text';
+import { count, many, shown } from './text';
 import { and, condition } from './where';
 
 /** The types of fields of groups that are no fields of /fields. */
@@ -28,7 +28,7 @@ export const isGroup = (row: Flow): boolean => row.other_groups === 0;
 
 /** The others in words. */
 export const othersText = (row: Flow): string =>
-    row.other_groups === null ? 'others (no memory)' : `${count(number(row, 'other_groups'))} others`;
+    row.other_groups === null ? 'others (no memory)' : many(number(row, 'other_groups'), 'other');
 
 /** The group of a row in words. */
 export const groupText = (row: Flow, by: string): string =>
