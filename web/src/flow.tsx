@@ -5,7 +5,7 @@ import { ask } from './ask';
 import { type Asked, IDENTITY } from './flows';
 import { Alert } from './parts';
 import type { Span } from './range';
-import { link } from './route';
+import { link, parse } from './route';
 import { instant, shown, valueWithUnit } from './text';
 import { and, condition } from './where';
 
@@ -82,7 +82,7 @@ function Neighbours({ flow, now }: { flow: Flow; now: Asked }) {
 }
 
 /** A setting of the view as it is. */
-const keep = (name: string): string => new URLSearchParams(location.hash.split(/\?(.*)/s)[1] ?? '').get(name) ?? '';
+const keep = (name: string): string => parse().settings.get(name) ?? '';
 
 export function Details(props: { flow: Flow; fields: Map<string, Field>; now: Asked; span: Span; close: () => void }) {
     const { flow, fields, now, span, close } = props;

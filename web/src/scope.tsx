@@ -6,7 +6,7 @@ import { Filter } from './filter';
 import type { Chooser } from './groups';
 import { Alert, Mistake } from './parts';
 import { type Range, RangeBar, type Span, narrowed, rangeOf, rangeText, span } from './range';
-import { link } from './route';
+import { link, parse } from './route';
 import { count, instant, many } from './text';
 
 export interface ViewProps {
@@ -36,8 +36,9 @@ export function useScope(view: string, { settings, about, fields }: ViewProps): 
     const where = settings.get('where') ?? '';
     // The time of the question, not of each picture of the page.
     const times = useMemo(() => span(range, about), [range.from, range.to, round]);
+    // From what the URL has then: a plot keeps this function for longer than other settings hold.
     const go = (change: Record<string, string>) => {
-        location.hash = link(view, { ...Object.fromEntries(settings), ...change });
+        location.hash = link(view, { ...Object.fromEntries(parse().settings), ...change });
     };
     const byName = useMemo(() => new Map(fields.map((field) => [field.name, field])), [fields]);
     return {

@@ -3,7 +3,7 @@ import { useMemo, useRef } from 'preact/hooks';
 import type { Flow, Groups } from './api';
 import { type Question, useAnswers } from './ask';
 import { type Chooser, GroupTable, type NumberColumn, choice, columnsOf, counted, groupText, isGroup, number } from './groups';
-import { Bar, Mistake } from './parts';
+import { Bar } from './parts';
 import { type Span, everyOf, everyText, parametersOf } from './range';
 import { Doubts, Empty, Memory, Nothing, type Scope, ScopeBars, type ViewProps, useScope } from './scope';
 import { type Layer, type Stack, StackPlot } from './stack';
@@ -75,7 +75,7 @@ function lineOf(rows: Flow[], by: string, figure: Figure, every_ms: number, span
         const layer = layers.get(key) ?? { ...titled(), values: starts_ms.map(() => 0) };
         const at = row.interval_start ? (Date.parse(String(row.interval_start)) - first) / every_ms : NaN;
         const value = number(row, column);
-        if (Number.isNaN(at)) elsewhere += value;
+        if (!(at >= 0)) elsewhere += value;
         else if (at >= starts_ms.length) after += value;
         else {
             layers.set(key, layer);
@@ -112,7 +112,7 @@ function TimeLine({ scope, totals, figure }: { scope: Scope; totals: Totals | un
     return (
         <div aria-busy={isAsking}>
             <TimeLineChoice scope={scope} by={by} figure={figure} />
-            {problems[0] && !isAsking && <Mistake {...problems[0]} />}
+            {!isAsking && <Doubts answer={answer} problem={problems[0]} />}
             {last.current && !problems[0] && <TimeLinePlot line={last.current} scope={scope} />}
         </div>
     );
