@@ -314,15 +314,18 @@ fn flows_of_the_moment_are_found_and_go_on() {
             ("where=src_prt%20%3D%201", "where: "),
             ("sort=nonsense", "sort: there is no field"),
             ("sort=bytes:up", "sort: "),
-            ("top=0", "top: use a number from 1 to 1000"),
-            ("top=1001", "top: use a number from 1 to 1000"),
-            ("top=x", "top: use a number from 1 to 1000"),
+            ("by=nonsense", "by: there is no field"),
+            ("top=1001", "top: use a number from 0 to 1000"),
+            ("top=x", "top: use a number from 0 to 1000"),
             ("fields=nonsense", "fields: "),
             (&format!("fields={}zz", "*".repeat(15_500)), "fields: "),
             (&format!("fields={}", "*s".repeat(7_000)), "fields: "),
             (&format!("fields={}*", "*,".repeat(600)), "fields: at most 512 names"),
             ("community_id=1:x", "community_id: "),
-            ("nonsense=1", "nonsense: there is no such parameter; there are: where, community_id, sort, top, fields"),
+            (
+                "nonsense=1",
+                "nonsense: there is no such parameter; there are: where, community_id, by, sort, top, fields",
+            ),
             ("top=1&top=2", "top: it is there twice"),
         ] {
             let answer = served.get(&format!("/flows?{query}"));
