@@ -30,6 +30,7 @@ mod json;
 mod metrics;
 mod overrides;
 mod page;
+mod parameters;
 mod recent;
 mod remote;
 mod report;
