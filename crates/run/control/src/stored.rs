@@ -159,13 +159,19 @@ pub enum StoredError {
     Store(String),
 }
 
+/// Answers a question.
+pub type AnswerQuestion = dyn Fn(&FlowSource, &StoredQuestion) -> Result<StoredAnswer, StoredError> + Send + Sync;
+
+/// The first and the last start of flows, ns since 1970 UTC; `None` if there are none.
+pub type FindStarts = dyn Fn(&FlowSource) -> Option<RangeInclusive<u64>> + Send + Sync;
+
 /// What answers, on threads of its own.
 #[derive(Clone)]
 pub struct AskStore {
-    /// Answers a question.
-    pub answer: Arc<dyn Fn(&FlowSource, &StoredQuestion) -> Result<StoredAnswer, StoredError> + Send + Sync>,
-    /// The first and the last start of the flows; `None` if there are none.
-    pub starts_ns: Arc<dyn Fn(&FlowSource) -> Option<RangeInclusive<u64>> + Send + Sync>,
+    /// Answers questions.
+    pub answer: Arc<AnswerQuestion>,
+    /// Finds the times of all flows.
+    pub starts_ns: Arc<FindStarts>,
 }
 
 impl StoredQuestion {
