@@ -53,7 +53,7 @@ export const iso = (ms: number): string => new Date(ms).toISOString();
 
 /** The parameters of a question: both times are included there. */
 export function parametersOf(span: Span | undefined): Parameters {
-    if (!span) return { from: '1970-01-01' };
+    if (!span) return { from: '1970-01-01T00:00:00Z' };
     return { from: iso(span.from_ms), to: iso(span.to_ms - 1).replace('Z', '999999Z') };
 }
 

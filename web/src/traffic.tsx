@@ -65,7 +65,10 @@ interface Line {
 
 function lineOf(rows: Flow[], by: string, figure: Figure, every_ms: number, span: Span, chooser: Chooser): Line {
     const column = columnOfSum(by, figure);
-    const first = Math.floor(span.from_ms / every_ms) * every_ms;
+    // Where intervals begin at multiples of their length by a local clock, that is the place of one of them.
+    const start = rows.find((row) => row.interval_start)?.interval_start ?? 0;
+    const phase = new Date(start as string | number).getTime() % every_ms;
+    const first = Math.floor((span.from_ms - phase) / every_ms) * every_ms + phase;
     const starts_ms = Array.from({ length: Math.ceil((span.to_ms - first) / every_ms) }, (_, at) => first + at * every_ms);
     const layers = new Map<string, Layer>();
     let [after, elsewhere] = [0, 0];
@@ -73,7 +76,8 @@ function lineOf(rows: Flow[], by: string, figure: Figure, every_ms: number, span
         const key = isGroup(row) ? JSON.stringify(columnsOf(by).map((name) => row[name])) : '';
         const titled = () => (isGroup(row) ? { label: groupText(row, by), ...choice(row, by, chooser) } : { label: 'others', title: 'All other groups' });
         const layer = layers.get(key) ?? { ...titled(), values: starts_ms.map(() => 0) };
-        const at = row.interval_start ? (Date.parse(String(row.interval_start)) - first) / every_ms : NaN;
+        // Days on which clocks change are longer or shorter.
+        const at = row.interval_start ? Math.round((Date.parse(String(row.interval_start)) - first) / every_ms) : NaN;
         const value = number(row, column);
         if (!(at >= 0)) elsewhere += value;
         else if (at >= starts_ms.length) after += value;

@@ -51,7 +51,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
 pub fn run_pipeline(
     read: &Read,
     sources: &[SourceSpec],
-    register: fn() -> Result<StopSignal, Error>,
+    register: impl FnOnce() -> Result<StopSignal, Error>,
 ) -> Result<Ended, Error> {
     input::check_sources(sources, "read")?;
     input::check_loopback(sources, read.force)?;

@@ -44,7 +44,11 @@ pub fn paths(sources: &[SourceSpec]) -> Result<Option<StoredPaths>, Error> {
 }
 
 /// Reads flows. `register` says what signals do.
-pub fn run(read: &Read, stored: &StoredPaths, register: fn() -> Result<StopSignal, Error>) -> Result<Ended, Error> {
+pub fn run(
+    read: &Read,
+    stored: &StoredPaths,
+    register: impl FnOnce() -> Result<StopSignal, Error>,
+) -> Result<Ended, Error> {
     check_options(read)?;
     raise_limit_of_files();
     let mut reader = StoredReader::open(stored, read.times_ns()?)?;

@@ -47,8 +47,9 @@ struct Shown {
 
 pub fn run(view: &View) -> Result<RunStatus, Error> {
     let shown = Shown::new(view)?;
-    // From now on no signal ends the program before it has removed its folder.
-    let stop_signal = StopSignal::register_without_end()?;
+    // From now on no signal ends the program before it has removed its folder. The sandbox forbids to register more.
+    let [stop_signal, of_packets, of_flows] =
+        [StopSignal::register_without_end()?, StopSignal::register_without_end()?, StopSignal::register_without_end()?];
     let stop = stop_signal.flag();
     let tls = view.tls_cert.as_deref().zip(view.tls_key.as_deref()).map(|(cert, key)| [cert, key]);
     let access = Access::load(view.listen, view.token_file.as_deref(), tls)?;
@@ -60,7 +61,7 @@ pub fn run(view: &View) -> Result<RunStatus, Error> {
     let mut files = shown.files.clone();
     let mut ended = Ended { status: RunStatus::Success, problems: Vec::new() };
     if let Some(folder) = &folder {
-        ended = shown.store(view, folder.path(), &mut files)?;
+        ended = shown.store(view, folder.path(), [of_packets, of_flows], &mut files)?;
     }
     if stop.load(Ordering::Relaxed) {
         return Ok(RunStatus::Problems);
@@ -124,7 +125,13 @@ impl Shown {
     }
 
     /// Reads packets and flows into stores in this folder, whose paths are added to the files.
-    fn store(&self, view: &View, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Ended, Error> {
+    fn store(
+        &self,
+        view: &View,
+        folder: &Path,
+        [of_packets, of_flows]: [StopSignal; 2],
+        files: &mut Vec<PathBuf>,
+    ) -> Result<Ended, Error> {
         let mut ended = Ended { status: RunStatus::Success, problems: Vec::new() };
         let mut add = |of: Ended| {
             ended.status = ended.status.and(of.status);
@@ -133,13 +140,13 @@ impl Shown {
         if !self.packets.is_empty() {
             let path = folder.join("packets");
             let read = reading(view, &path);
-            add(read::run_pipeline(&read, &self.packets, StopSignal::register_without_end)?);
+            add(read::run_pipeline(&read, &self.packets, || Ok(of_packets))?);
             files.push(path);
         }
         if self.flows.all().next().is_some() {
             let path = folder.join("flows");
             let read = reading(view, &path);
-            add(stored::run(&read, &self.flows, StopSignal::register_without_end)?);
+            add(stored::run(&read, &self.flows, || Ok(of_flows))?);
             files.push(path);
         }
         Ok(ended)

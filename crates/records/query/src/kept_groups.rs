@@ -2,7 +2,7 @@
 //!
 //! Invariant: the number of rows is at most that of the intervals, times that of the groups and one.
 
-use crate::view::{Row, hash_key};
+use crate::key_hash::hash_key;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use weir_fields::FieldValue;
@@ -11,24 +11,25 @@ use weir_fields::FieldValue;
 pub(crate) struct KeptGroups {
     index: HashTable<u32>,
     hasher: RandomState,
-    rows: Vec<Row>,
+    keys: Vec<Vec<FieldValue<'static>>>,
     /// Groups that share a row, at least: further ones may not have fitted into memory.
     pub others: u64,
 }
 
 impl KeptGroups {
-    pub fn new(rows: Vec<Row>, others: u64) -> Self {
-        let (mut index, hasher) = (HashTable::with_capacity(rows.len()), RandomState::new());
-        for (at, row) in rows.iter().enumerate() {
-            let hash = hash_key(&hasher, &row.key);
-            index.insert_unique(hash, at as u32, |&at| hash_key(&hasher, &rows[at as usize].key));
+    /// The values of the fields of each, and the number of the others.
+    pub fn new(keys: Vec<Vec<FieldValue<'static>>>, others: u64) -> Self {
+        let (mut index, hasher) = (HashTable::with_capacity(keys.len()), RandomState::new());
+        for (at, key) in keys.iter().enumerate() {
+            let hash = hash_key(&hasher, key);
+            index.insert_unique(hash, at as u32, |&at| hash_key(&hasher, &keys[at as usize]));
         }
-        Self { index, hasher, rows, others }
+        Self { index, hasher, keys, others }
     }
 
     /// Whether the group with these values of the fields has a row of its own.
     pub fn has(&self, fields: &[FieldValue<'_>]) -> bool {
-        let is_equal = |&at: &u32| self.rows[at as usize].key.as_slice() == fields;
+        let is_equal = |&at: &u32| self.keys[at as usize].as_slice() == fields;
         self.index.find(hash_key(&self.hasher, fields), is_equal).is_some()
     }
 

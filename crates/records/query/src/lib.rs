@@ -18,6 +18,7 @@ mod error;
 mod expression;
 mod group_field;
 mod kept_groups;
+mod key_hash;
 mod lexer;
 mod limits;
 mod literal;

@@ -11,13 +11,12 @@ use crate::count_field::CountField;
 use crate::distinct::{DistinctCount, DistinctSet};
 use crate::group_field::GroupField;
 use crate::kept_groups::KeptGroups;
+use crate::key_hash::hash_key;
 use crate::order::{InvalidOrder, Metric, Order, RowOrder, rank};
 use crate::sums::Sums;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use std::cmp::{Ordering, Reverse};
-use std::hash::{BuildHasher, Hash, Hasher};
-use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use weir_fields::{Column, FieldValue, column};
@@ -212,7 +211,7 @@ impl View {
         let (rows, _) = self.first_rows(most);
         let others = self.groups() - rows.len();
         let settings = ViewSettings { every_ns: Some(every_ns), groups, ..self.settings.clone() };
-        let kept = Some(Arc::new(KeptGroups::new(rows, others.max(1) as u64)));
+        let kept = Some(Arc::new(KeptGroups::new(rows.into_iter().map(|row| row.key).collect(), others.max(1) as u64)));
         Self { kept, ..Self::with_order(settings, self.order) }
     }
 
@@ -642,30 +641,6 @@ fn recycle<'a>(mut values: Vec<FieldValue<'_>>) -> Vec<FieldValue<'a>> {
     values.clear();
     // The standard library keeps the memory if the types have the same layout.
     values.into_iter().map(|_| FieldValue::NotApplicable).collect()
-}
-
-pub(crate) fn hash_key(hasher: &RandomState, key: &[FieldValue<'_>]) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    for value in key {
-        match *value {
-            FieldValue::Text(ref text) => text.hash(&mut hasher),
-            FieldValue::NotApplicable | FieldValue::NoValue => hasher.write_u8(0),
-            FieldValue::Unsigned(number) | FieldValue::Implied(number) | FieldValue::Time(number) => {
-                hasher.write_u64(number);
-            }
-            FieldValue::Float(number) => hasher.write_u64(number.to_bits()),
-            FieldValue::Ip(IpAddr::V4(address)) => hasher.write_u32(address.to_bits()),
-            FieldValue::Ip(IpAddr::V6(address)) => hasher.write_u128(address.to_bits()),
-            FieldValue::Mac(octets) => octets.hash(&mut hasher),
-            FieldValue::Code(number, _) | FieldValue::Protocol(number) => hasher.write_u8(number),
-            FieldValue::TcpFlags(bits) => hasher.write_u16(bits),
-            FieldValue::Approximate(set) => hasher.write_u16(set.0),
-            FieldValue::Degraded(set) => hasher.write_u8(set.0),
-            FieldValue::Notes(set) => hasher.write_u8(set.0),
-            FieldValue::CommunityId(id) => id.hash(&mut hasher),
-        }
-    }
-    hasher.finish()
 }
 
 fn compare_keys(one: &[FieldValue<'_>], other: &[FieldValue<'_>]) -> Ordering {

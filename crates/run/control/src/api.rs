@@ -6,13 +6,14 @@ use crate::access::Access;
 use crate::answers::{AnswerMemory, NoMemory, SharedAnswer, until_sent};
 use crate::connections::Connection;
 use crate::fields::Fields;
-use crate::flows::{self, InvalidQuery, Place};
+use crate::flows;
 use crate::history::{self, History};
 use crate::in_effect::{Lists, RulesState, Timeouts};
 use crate::json::object;
 use crate::metrics;
 use crate::overrides::{self, FlowName, NamedFlow, NewOverride, OverrideList, OverrideState};
 use crate::page;
+use crate::parameters::{InvalidQuery, Place};
 use crate::recent::RecentFlows;
 use crate::report::{Client, REPORT_AGE, Report, Snapshot};
 use crate::stored::{self, FlowSource, NoAnswer, Stores};
@@ -76,7 +77,7 @@ GET  /openapi.json  describes this interface
 In a browser, this address is a page.
 ";
 const NO_PROBE: &str = "no probe is running: weir view answers GET /about and /stored";
-/// Paths that tell of a running probe, or change it.
+/// Paths that need a running probe.
 const OF_PROBE: [&str; 10] =
     ["/ready", "/status", "/history", "/metrics", "/flows", "/rules", "/lists", "/timeouts", "/overrides", "/reload"];
 
@@ -116,7 +117,7 @@ struct Api {
     list: SharedAnswer<u64>,
 }
 
-/// What the server tells of.
+/// What the server shows.
 pub enum Served {
     Probe(ProbeParts),
     View(ViewOf),

@@ -1,32 +1,23 @@
 //! Current flows: the parameters of a search, and its answer: flows, or sums of groups.
 
-use crate::stored;
+use crate::parameters::{self, InvalidQuery};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout_at;
 use utoipa::{IntoParams, ToSchema};
 use weir_export::{ViewFormat, append_json_record};
-use weir_fields::{Column, FieldValue, InvalidFields, column, select_columns};
+use weir_fields::{Column, FieldValue, column};
 use weir_flow::FlowRecord;
 use weir_probe::{FlowRank, FlowSearch, FoundFlows, Ranking, RecordEnricher};
-use weir_query::{
-    Expression, ExpressionError, InvalidGroupField, InvalidOrder, Order, RecordOrder, View, ViewSettings,
-};
-use weir_text::units::ParseError;
-use weir_text::zone::TimeError;
+use weir_query::{Order, RecordOrder, View, ViewSettings};
 
 /// Time after which threads answer with what they have found.
 const SEARCH_TIME: Duration = Duration::from_secs(10);
 /// Time beyond that for threads that wait for packets.
 const REPLY_TIME: Duration = Duration::from_secs(1);
-/// Flows of an answer, unless a request names another number, and at most.
-const DEFAULT_TOP: usize = 20;
-const MAX_TOP: usize = 1000;
-/// Names and patterns of fields: more than there are fields.
-const MAX_FIELDS: usize = 512;
 /// Groups that a thread keeps: at most about 10 MB.
 const MAX_THREAD_GROUPS: usize = 1 << 15;
 
@@ -68,73 +59,6 @@ pub struct Flows {
     complete: bool,
 }
 
-/// Why a search is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum InvalidQuery {
-    #[error("where: {}", .0.sentence())]
-    Where(ExpressionError),
-    #[error("sort: {0}")]
-    Sort(#[from] InvalidOrder),
-    #[error("fields: {0}")]
-    Fields(#[from] InvalidFields),
-    #[error("fields: at most {MAX_FIELDS} names")]
-    TooManyFields,
-    #[error("by: the view would have two columns with the name {0}")]
-    ColumnTwice(String),
-    #[error("top: use a number from 0 to {MAX_TOP}")]
-    Top,
-    #[error("offset: use a number; offset and top are up to {0} together: select fewer flows by where or time")]
-    Offset(usize),
-    #[error("offset: groups and intervals have no offset, use top")]
-    OffsetOfGroups,
-    #[error("every: {0}")]
-    Every(ParseError),
-    #[error("every: must be at least 1ms: rates of shorter intervals mean nothing")]
-    ShortInterval,
-    #[error("count: {0}")]
-    Count(InvalidGroupField),
-    #[error("count: at most {0} fields")]
-    TooManyCounts(usize),
-    #[error("count: only groups have numbers of different values: with by, without every")]
-    CountOfFlows,
-    #[error("from: {0}")]
-    From(TimeError),
-    #[error("to: {0}")]
-    To(TimeError),
-    #[error("from: there is no time between from and to")]
-    FromAfterTo,
-    #[error("by: {0}")]
-    By(#[from] InvalidGroupField),
-    #[error("by: at most {0} fields")]
-    TooManyGroupFields(usize),
-    #[error("fields: with by or every, the answer has sums, not fields of flows")]
-    FieldsOfGroups,
-    #[error("store: use the number of a store, from 1")]
-    Store,
-    #[error("community_id: a Community ID begins with 1: and has 30 characters")]
-    CommunityId,
-}
-
-impl InvalidQuery {
-    /// Where an expression is wrong.
-    pub fn place(&self) -> Option<Place> {
-        let Self::Where(error) = self else { return None };
-        let (text, before, length) = error.place();
-        Some(Place { text: text.into(), before, length })
-    }
-}
-
-/// Where an expression is wrong.
-#[derive(Serialize, ToSchema)]
-pub struct Place {
-    /// The part of the expression that has the place.
-    text: String,
-    /// Characters of it before the place.
-    before: usize,
-    /// Characters of the place, at least 1; it may be the end of the text.
-    length: usize,
-}
-
 /// A search that is valid.
 pub struct Search {
     pub search: FlowSearch,
@@ -156,26 +80,6 @@ type Parts = Arc<Mutex<Vec<Arc<Mutex<View>>>>>;
 /// The rank of a record that matches.
 type RankOf = Box<dyn FnMut(&FlowRecord) -> FlowRank + Send>;
 
-/// The parameter `where`.
-pub fn expression(text: Option<&str>) -> Result<Option<Expression>, InvalidQuery> {
-    text.map(Expression::new).transpose().map_err(InvalidQuery::Where)
-}
-
-/// The parameter `fields`.
-pub fn columns(fields: Option<&str>) -> Result<Vec<&'static Column>, InvalidQuery> {
-    let fields = fields.unwrap_or("basic");
-    if fields.split(',').count() > MAX_FIELDS {
-        return Err(InvalidQuery::TooManyFields);
-    }
-    Ok(select_columns(fields)?)
-}
-
-/// The parameter `top`.
-pub fn limit(top: Option<&str>) -> Result<usize, InvalidQuery> {
-    let limit = top.map_or(Ok(DEFAULT_TOP), str::parse).map_err(|_| InvalidQuery::Top)?;
-    if limit <= MAX_TOP { Ok(limit) } else { Err(InvalidQuery::Top) }
-}
-
 /// Whether a text has the form of a Community ID.
 pub fn is_community_id(text: &str) -> bool {
     text.starts_with("1:") && text.len() == 30
@@ -189,8 +93,8 @@ impl Query {
 
     /// Compiles it. The enricher adds places to records before they are compared.
     pub fn search(self, enricher: Option<RecordEnricher>) -> Result<Search, InvalidQuery> {
-        let expression = expression(self.r#where.as_deref())?.map(Arc::new);
-        let top = limit(self.top.as_deref())?;
+        let expression = parameters::expression(self.r#where.as_deref())?.map(Arc::new);
+        let top = parameters::limit(self.top.as_deref())?;
         let order: Order = self.sort.as_deref().unwrap_or("bytes").parse()?;
         // `+` in the query of a URL stands for a space, which a Community ID does not have.
         let id = self.community_id.map(|id| Arc::<str>::from(id.replace(' ', "+")));
@@ -200,13 +104,13 @@ impl Query {
         let (wanted, rank_of): (_, Box<dyn Fn() -> RankOf + Send + Sync>) = match (self.by, self.fields) {
             (Some(_), Some(_)) => return Err(InvalidQuery::FieldsOfGroups),
             (Some(by), None) => {
-                let settings = stored::sums(Some(&by), None, None, Some(order))?;
+                let settings = parameters::sums(Some(&by), None, None, Some(order))?;
                 let parts = Parts::default();
                 (Wanted::Groups(settings.clone(), parts.clone()), Box::new(move || adding(&settings, &parts)))
             }
             (None, fields) => {
                 let order = RecordOrder::new(&order)?;
-                let columns = columns(fields.as_deref())?;
+                let columns = parameters::columns(fields.as_deref())?;
                 (Wanted::Flows(columns), Box::new(move || Box::new(move |record| order.rank(record))))
             }
         };
@@ -300,7 +204,7 @@ impl Search {
         let mut out =
             format!("{{\"matching\":{matching},\"searched\":{searched},\"complete\":{is_complete},\"{name}\":")
                 .into_bytes();
-        stored::append_rows(&rows, &mut out);
+        parameters::append_rows(&rows, &mut out);
         out.extend(b"}\n");
         out
     }

@@ -1,6 +1,6 @@
 //! The parameter `every`: lengths of intervals, and how many an answer may have.
 
-use crate::flows::InvalidQuery;
+use crate::parameters::InvalidQuery;
 use std::ops::RangeInclusive;
 use weir_text::units::{ParseError, parse_duration};
 use weir_text::zone::Zone;

@@ -4,8 +4,8 @@
 //! files takes time, and neither the thread of the server nor those that meter wait for it. There is one question at a
 //! time, and it ends in time.
 
-use crate::flows::{self, InvalidQuery};
 use crate::intervals;
+use crate::parameters::{self, InvalidQuery};
 use crate::recent::RecentFlows;
 use serde::Deserialize;
 use std::io;
@@ -19,7 +19,7 @@ use tokio::time::timeout_at;
 use utoipa::{IntoParams, ToSchema};
 use weir_fields::Column;
 use weir_probe::CpuAffinity;
-use weir_query::{CountField, Expression, GroupField, Order, RecordOrder, View, ViewSettings};
+use weir_query::{Expression, Order, RecordOrder, ViewSettings};
 use weir_text::zone::Zone;
 
 /// Time after which the answer has what was read.
@@ -28,11 +28,6 @@ const QUESTION_TIME: Duration = Duration::from_secs(10);
 const REPLY_TIME: Duration = Duration::from_secs(2);
 /// From when flows are read, unless a request says it.
 const DEFAULT_FROM: &str = "-1h";
-/// Groups in memory, if they fit into the memory of all of them.
-const MAX_GROUPS: usize = 100_000;
-const MAX_GROUPS_BYTES: u64 = 128 << 20;
-/// Fields of a group, and numbers of different values.
-const MAX_GROUP_FIELDS: usize = 4;
 /// Flows that are passed over and shown.
 const MAX_PASSED: usize = 100_000;
 const NO_FLOWS: &str = "the probe keeps no flows that have ended: start it with -o parquet:FOLDER, or without \
@@ -164,13 +159,19 @@ pub enum StoredError {
     Store(String),
 }
 
+/// Answers a question.
+pub type AnswerQuestion = dyn Fn(&FlowSource, &StoredQuestion) -> Result<StoredAnswer, StoredError> + Send + Sync;
+
+/// The first and the last start of flows, ns since 1970 UTC; `None` if there are none.
+pub type FindStarts = dyn Fn(&FlowSource) -> Option<RangeInclusive<u64>> + Send + Sync;
+
 /// What answers, on threads of its own.
 #[derive(Clone)]
 pub struct AskStore {
-    /// Answers a question.
-    pub answer: Arc<dyn Fn(&FlowSource, &StoredQuestion) -> Result<StoredAnswer, StoredError> + Send + Sync>,
-    /// The first and the last start of the flows; `None` if there are none.
-    pub starts_ns: Arc<dyn Fn(&FlowSource) -> Option<RangeInclusive<u64>> + Send + Sync>,
+    /// Answers questions.
+    pub answer: Arc<AnswerQuestion>,
+    /// Finds the times of all flows.
+    pub starts_ns: Arc<FindStarts>,
 }
 
 impl StoredQuestion {
@@ -223,12 +224,12 @@ impl Query {
         if from_ns > to_ns {
             return Err(InvalidQuery::FromAfterTo);
         }
-        let top = flows::limit(self.top.as_deref())?;
+        let top = parameters::limit(self.top.as_deref())?;
         let store = self.store.as_deref().map_or(Ok(1), str::parse::<usize>).ok();
         let store = store.and_then(|store| store.checked_sub(1)).ok_or(InvalidQuery::Store)?;
         Ok(StoredQuestion {
             starts_ns: from_ns..=to_ns,
-            expression: flows::expression(self.r#where.as_deref())?,
+            expression: parameters::expression(self.r#where.as_deref())?,
             wanted: self.wanted(top)?,
             top,
             deadline: Instant::now() + QUESTION_TIME,
@@ -247,7 +248,7 @@ impl Query {
             if self.offset.is_some() {
                 return Err(InvalidQuery::OffsetOfGroups);
             }
-            return Ok(Wanted::Sums(sums(self.by.as_deref(), every_ns, self.count.as_deref(), order)?));
+            return Ok(Wanted::Sums(parameters::sums(self.by.as_deref(), every_ns, self.count.as_deref(), order)?));
         }
         if self.count.is_some() {
             return Err(InvalidQuery::CountOfFlows);
@@ -255,41 +256,10 @@ impl Query {
         let offset = self.offset.as_deref().map_or(Ok(0), str::parse).ok().filter(|offset| *offset <= MAX_PASSED - top);
         Ok(Wanted::Flows {
             order: order.as_ref().map(RecordOrder::new).transpose()?,
-            columns: flows::columns(self.fields.as_deref())?,
+            columns: parameters::columns(self.fields.as_deref())?,
             offset: offset.ok_or(InvalidQuery::Offset(MAX_PASSED))?,
         })
     }
-}
-
-/// The view of groups, of intervals, or of both. Its groups have a limit of memory.
-pub fn sums(
-    by: Option<&str>,
-    every_ns: Option<u64>,
-    count: Option<&str>,
-    order: Option<Order>,
-) -> Result<ViewSettings, InvalidQuery> {
-    let names = |text: Option<&'_ str>| text.map(|text| text.split(',').map(String::from).collect::<Vec<_>>());
-    let (by, count) = (names(by).unwrap_or_default(), names(count).unwrap_or_default());
-    if by.len() > MAX_GROUP_FIELDS {
-        return Err(InvalidQuery::TooManyGroupFields(MAX_GROUP_FIELDS));
-    }
-    if count.len() > MAX_GROUP_FIELDS {
-        return Err(InvalidQuery::TooManyCounts(MAX_GROUP_FIELDS));
-    }
-    if !count.is_empty() && (every_ns.is_some() || by.is_empty()) {
-        return Err(InvalidQuery::CountOfFlows);
-    }
-    let fields = by.iter().map(|name| name.parse::<GroupField>()).collect::<Result<Vec<_>, _>>()?;
-    let counts = count.iter().map(|name| name.parse::<CountField>()).collect::<Result<Vec<_>, _>>();
-    let counts = counts.map_err(InvalidQuery::Count)?;
-    if let Some(name) = View::repeated_column(&fields, &counts) {
-        return Err(InvalidQuery::ColumnTwice(name));
-    }
-    let one = ViewSettings { fields, counts, every_ns, order, groups: 1, unknown: Vec::new() };
-    let groups = (MAX_GROUPS_BYTES / one.max_memory_bytes()).min(MAX_GROUPS as u64) as usize;
-    let settings = ViewSettings { groups, ..one };
-    View::new(settings.clone())?;
-    Ok(settings)
 }
 
 /// Asks what is stored, one question at a time.
@@ -419,21 +389,10 @@ impl StoredAnswer {
              \"problems\":{problems},\"{name}\":"
         )
         .into_bytes();
-        append_rows(rows, &mut out);
+        parameters::append_rows(rows, &mut out);
         out.extend(b"}\n");
         out
     }
-}
-
-/// Appends a list of JSON objects, each of which has a line break behind it.
-pub fn append_rows(rows: &[u8], out: &mut Vec<u8>) {
-    out.extend(b"[\n");
-    // No row has a line break.
-    for (number, row) in rows.split_inclusive(|octet| *octet == b'\n').enumerate() {
-        out.extend((number > 0).then_some(b','));
-        out.extend(row);
-    }
-    out.push(b']');
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use testbed::{arguments, assert_usage_errors, failure, small, success};
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "read",
     "probe",
+    "view",
     "tcp",
     "packets",
     "rules",
