@@ -59,7 +59,7 @@ function SlowServers({ scope }: { scope: Scope }) {
     return (
         <Part
             title="Slow servers"
-            note="Servers by the mean time from a request to its answer, over TCP. Without the round trip of the handshake, what is left is the time of the server itself, or less: only the path between probe and server is in a response time."
+            note="Servers by the mean time from a request to its answer, over TCP. Without the round trip of the handshake, what is left is the time of the server itself, or less: only the path from the capture point to the server is in a response time."
             asked={asked}
         >
             <Doubts answer={answer} problem={asked.problems[0]} />

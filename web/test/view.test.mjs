@@ -261,6 +261,10 @@ test('no view of stored flows has a serious fault, at any width, in light and da
                 await page.waitForFunction(() => !document.querySelector('[aria-busy="true"]'));
                 await inspect(page, `stored-${['traffic', 'subnets', 'quality', 'flows', 'empty', 'wrong'][at]}`, { width, colorScheme });
             }
+            await page.getByLabel('Filter').fill('dst_');
+            await page.getByRole('listbox', { name: 'Fields' }).waitFor();
+            await page.keyboard.press('ArrowDown');
+            await inspect(page, 'stored-completion', { width, colorScheme });
             await page.goto(`${origin}/#flows`);
             await page.locator('.flows tbody tr').first().click();
             await page.getByRole('dialog').getByText('end_time', { exact: true }).waitFor();
