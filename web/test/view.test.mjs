@@ -22,7 +22,6 @@ const HOSTS = [
     ['*.example', false],
     ['x" or bytes > 0 or sni = "', true],
     ['and', true],
-    ['(', true],
     ['a&b=c#d%20', true],
 ];
 
@@ -141,13 +140,12 @@ test('a click on a row filters, also by texts of an attacker', async () => {
     const { page, faults } = await open(view, '#traffic?by=http_host');
     await settled(page);
     const legend = page.locator('.legend li');
-    assert.equal(await legend.count(), HOSTS.length, 'eight hosts and the others');
-    // The others have what is not among the first eight: all are asked for by the flows themselves.
+    assert.equal(await legend.count(), HOSTS.length, 'all hosts, and no others');
     for (const [host, canBeNamed] of HOSTS) {
         await page.evaluate(() => (location.hash = '#traffic?by=http_host'));
         await settled(page);
         const item = legend.filter({ hasText: host.toLowerCase() }).first();
-        if (!(await item.count())) continue;
+        await item.waitFor();
         const button = item.getByRole('button', { name: host.toLowerCase(), exact: true });
         assert.equal(await button.count(), canBeNamed ? 1 : 0, host);
         if (!canBeNamed) continue;
