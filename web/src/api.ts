@@ -127,6 +127,36 @@ export interface Flows {
     complete: boolean;
 }
 
+/** What every answer of stored flows has. */
+export interface Stored {
+    matching: number;
+    read: number;
+    complete: boolean;
+    problems: string[];
+}
+
+/** Flows of a store, or of the memory of the probe. */
+export interface StoredFlows extends Stored {
+    flows: Flow[];
+}
+
+/** Sums of groups; with intervals, of each interval and group. `other_groups` is 0 except in rows that sum up others. */
+export interface Groups extends Stored {
+    groups: Flow[];
+}
+
+/** What answers: a probe, or `weir view`. */
+export interface About {
+    version: string;
+    mode: 'probe' | 'view';
+    inputs: string[];
+    /** Where ended flows are kept. */
+    history: 'store' | 'memory' | 'none';
+    /** First and last start of what is kept, ns since 1970, where that is known. */
+    from_ns: number | null;
+    to_ns: number | null;
+}
+
 export interface Rule {
     level: string;
     rule: string;
@@ -158,11 +188,25 @@ export interface ListFile {
 /** Longest time that an answer takes: a search takes 10 s, and the probe has 3 s to report. */
 const TIMEOUT_MS = 15_000;
 
-async function request(method: string, path: string, headers: Record<string, string>): Promise<unknown> {
+/** How far the clock of the probe is ahead of that of the browser, ms. */
+let ahead_ms = 0;
+
+/** The time of the probe, ms since 1970. */
+export const probeTime = (): number => Date.now() + ahead_ms;
+
+/** Answers have the time in seconds: only what is clearly another clock counts. */
+function compareClocks(date: string | null) {
+    const difference = date === null ? NaN : Date.parse(date) - Date.now();
+    if (!Number.isNaN(difference)) ahead_ms = Math.abs(difference) < 3000 ? 0 : difference;
+}
+
+async function request(method: string, path: string, headers: Record<string, string>, stop?: AbortSignal): Promise<unknown> {
     let response: Response;
     let text: string;
+    const timeout = AbortSignal.timeout(TIMEOUT_MS);
     try {
-        response = await fetch(path, { method, headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+        response = await fetch(path, { method, headers, signal: stop ? AbortSignal.any([stop, timeout]) : timeout });
+        compareClocks(response.headers.get('date'));
         text = await response.text();
     } catch {
         throw new Unreachable();
@@ -184,17 +228,20 @@ const RETRY_MS = 250;
 /** A search takes 10 s at most. */
 const RETRIES = 48;
 
+export type Parameters = Record<string, string | undefined>;
+
 /** Asks for a path with parameters; those without a value are left out. Waits while another search is running. */
-export async function get<T>(path: string, parameters: Record<string, string | undefined> = {}): Promise<T> {
+export async function get<T>(path: string, parameters: Parameters = {}, stop?: AbortSignal): Promise<T> {
     const query = new URLSearchParams();
     for (const [name, value] of Object.entries(parameters)) {
         if (value) query.set(name, value);
     }
     for (let tries = 0; ; tries += 1) {
         try {
-            return (await request('GET', query.size ? `${path}?${query}` : path, {})) as T;
+            return (await request('GET', query.size ? `${path}?${query}` : path, {}, stop)) as T;
         } catch (error) {
-            if (!(error instanceof Refusal) || error.status !== BUSY || tries === RETRIES) throw error;
+            const isBusy = error instanceof Refusal && error.status === BUSY;
+            if (!isBusy || tries === RETRIES || stop?.aborted) throw error;
             await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
         }
     }

@@ -1,79 +1,78 @@
-// Current flows: a filter, chosen columns, and all fields of one flow.
-import { useEffect, useRef, useState } from 'preact/hooks';
-import { type Field, type Flow, type Flows as Found, type Place, Refusal, get } from './api';
-import { Alert } from './parts';
-import { link } from './route';
-import { count, value, valueWithUnit } from './text';
+// Flows, current or stored: a filter, chosen columns, pages, and all fields of one flow.
+import { useMemo, useRef, useState } from 'preact/hooks';
+import type { Field, Flow, Flows as Found, StoredFlows } from './api';
+import { type Question, useAnswers } from './ask';
+import { Filter } from './filter';
+import { Details } from './flow';
+import { Mistake } from './parts';
+import { RangeBar, type Span, parametersOf } from './range';
+import { Doubts, Empty, Memory, Nothing, type Scope, type ViewProps, useScope } from './scope';
+import { count, value } from './text';
 
 const DEFAULT_FIELDS = 'start_time,src_ip,src_port,dst_ip,dst_port,protocol,application,packets,bytes,duration_ns';
-const DEFAULT_SORT = 'bytes';
 const DEFAULT_TOP = '50';
 const TOPS = ['20', '50', '200', '1000'];
 /** By these a flow is found again, whatever columns are shown. */
-const IDENTITY = ['start_time', 'community_id', 'src_ip', 'src_port', 'dst_ip', 'dst_port'];
-const GROUPS: [string, string][] = [
-    ['meter', 'From the headers of packets'],
-    ['tcp', 'TCP analysis'],
-    ['inspection', 'Inspection of payload'],
-    ['enrichment', 'Enrichment'],
-];
+export const IDENTITY = ['start_time', 'community_id', 'src_ip', 'src_port', 'dst_ip', 'dst_port'];
+/** What is needed of each flow, beside its columns. */
+const NEEDED = [...IDENTITY, 'end_time'];
+/** The probe looks through no more flows for a page. */
+const MAX_OFFSET = 100_000;
 
-interface Asked {
+/** What is asked. */
+export interface Asked {
+    /** Of the store, not of the flow cache. */
+    isStored: boolean;
     where: string;
     sort: string;
     top: string;
     fields: string;
+    /** From 0. */
+    page: number;
 }
 
-function asked(settings: URLSearchParams): Asked {
+const defaultSort = (isStored: boolean) => (isStored ? 'start_time' : 'bytes');
+
+function asked({ settings, about }: Scope): Asked {
     const of = (name: string, otherwise: string) => settings.get(name) || otherwise;
+    const isStored = about.mode === 'view' || settings.get('of') === 'stored';
     return {
+        isStored,
         where: of('where', ''),
-        sort: of('sort', DEFAULT_SORT),
+        sort: of('sort', defaultSort(isStored)),
         top: of('top', DEFAULT_TOP),
         fields: of('fields', DEFAULT_FIELDS),
+        page: isStored ? Math.max(0, Math.floor(Number(of('page', '0'))) || 0) : 0,
     };
 }
 
-/** The settings that differ from those of the view, for the URL. */
-function go(now: Asked, change: Partial<Asked>) {
-    const { where, sort, top, fields } = { ...now, ...change };
-    location.hash = link('flows', {
-        where,
-        sort: sort === DEFAULT_SORT ? '' : sort,
-        top: top === DEFAULT_TOP ? '' : top,
-        fields: fields === DEFAULT_FIELDS ? '' : fields,
-    });
+/** Changes what is asked: the URL has what differs from the view as it opens. */
+function changer(scope: Scope, now: Asked) {
+    return (change: Partial<Asked>) => {
+        // Another order or filter begins at its first page.
+        const { isStored, where, sort, top, fields, page } = { ...now, page: 0, ...change };
+        const isDefault = sort === defaultSort(isStored) || isStored !== now.isStored;
+        scope.go({
+            of: isStored ? 'stored' : '',
+            where,
+            sort: isDefault ? '' : sort,
+            top: top === DEFAULT_TOP ? '' : top,
+            fields: fields === DEFAULT_FIELDS ? '' : fields,
+            page: page > 0 ? String(page) : '',
+        });
+    };
 }
 
-/** A sentence, and the expression with the place marked. */
-function Mistake({ error, place }: { error: string; place: Place | undefined }) {
-    // Places are counted in characters, not in units of UTF-16.
-    const characters = [...(place?.text ?? '')];
-    const from = place?.before ?? 0;
-    const to = from + (place?.length ?? 0);
-    return (
-        <Alert>
-            <p>{error}</p>
-            {place && (
-                <pre>
-                    {characters.slice(0, from).join('')}
-                    <mark>{characters.slice(from, to).join('') || ' '}</mark>
-                    {characters.slice(to).join('')}
-                </pre>
-            )}
-        </Alert>
-    );
-}
+type Change = ReturnType<typeof changer>;
 
-function Columns({ fields, now }: { fields: Field[]; now: Asked }) {
+function Columns({ fields, now, change }: { fields: Field[]; now: Asked; change: Change }) {
     const [search, setSearch] = useState('');
     const [isOpen, open] = useState(false);
     const chosen = now.fields.split(',');
     const matching = fields.filter(({ name, meaning }) => `${name} ${meaning}`.toLowerCase().includes(search.toLowerCase()));
     const toggle = (name: string, isChosen: boolean) => {
         const names = isChosen ? [...chosen, name] : chosen.filter((other) => other !== name);
-        if (names.length > 0) go(now, { fields: names.join(',') });
+        if (names.length > 0) change({ fields: names.join(',') });
     };
     return (
         <details class="columns" onToggle={(event) => open(event.currentTarget.open)}>
@@ -81,7 +80,7 @@ function Columns({ fields, now }: { fields: Field[]; now: Asked }) {
             <label>
                 Find a field <input type="search" value={search} onInput={(event) => setSearch(event.currentTarget.value)} />
             </label>{' '}
-            <button type="button" onClick={() => go(now, { fields: DEFAULT_FIELDS })}>
+            <button type="button" onClick={() => change({ fields: DEFAULT_FIELDS })}>
                 Default columns
             </button>
             <div class="choices" role="group" aria-label="Columns" tabIndex={0}>
@@ -101,13 +100,14 @@ function Columns({ fields, now }: { fields: Field[]; now: Asked }) {
 }
 
 const isNumeric = (field: Field | undefined) => field?.type === 'integer' || field?.type === 'number';
+const isSortable = (field: Field | undefined) => isNumeric(field) || field?.type === 'time';
 
-function FlowTable(props: { found: Found; fields: Map<string, Field>; now: Asked; choose: (flow: Flow) => void }) {
-    const { found, fields, now, choose } = props;
+function FlowTable(props: { flows: Flow[]; fields: Map<string, Field>; now: Asked; change: Change; choose: (flow: Flow) => void }) {
+    const { flows, fields, now, change, choose } = props;
     const names = now.fields.split(',').filter((name) => fields.has(name));
     const [sorted, direction] = now.sort.split(':');
     const order = (name: string) => (name !== sorted ? undefined : direction === 'asc' ? 'ascending' : 'descending');
-    const sort = (name: string) => go(now, { sort: order(name) === 'descending' ? `${name}:asc` : name });
+    const sort = (name: string) => change({ sort: order(name) === 'descending' ? `${name}:asc` : name });
     return (
         <div class="scroll" role="region" aria-label="Flows" tabIndex={0}>
             <table class="flows">
@@ -116,7 +116,7 @@ function FlowTable(props: { found: Found; fields: Map<string, Field>; now: Asked
                     <tr>
                         {names.map((name) => (
                             <th scope="col" key={name} aria-sort={order(name)} class={isNumeric(fields.get(name)) ? 'number' : undefined}>
-                                {isNumeric(fields.get(name)) ? (
+                                {isSortable(fields.get(name)) ? (
                                     <button type="button" class="plain" onClick={() => sort(name)}>
                                         {name}
                                         {order(name) && (order(name) === 'ascending' ? ' ▲' : ' ▼')}
@@ -129,7 +129,7 @@ function FlowTable(props: { found: Found; fields: Map<string, Field>; now: Asked
                     </tr>
                 </thead>
                 <tbody>
-                    {found.flows.map((flow, row) => (
+                    {flows.map((flow, row) => (
                         <tr key={row} onClick={() => choose(flow)}>
                             {names.map((name, column) => {
                                 const text = value(flow[name], fields.get(name));
@@ -161,153 +161,125 @@ function FlowTable(props: { found: Found; fields: Map<string, Field>; now: Asked
     );
 }
 
-/** The same flow with all its fields; undefined if it has ended meanwhile. */
-async function wholeFlow(flow: Flow, now: Asked): Promise<Flow | undefined> {
-    const id = flow.community_id;
-    // Flows of layer 2 have no Community ID: they are found where they were found before.
-    const by = id ? { community_id: String(id), top: '1000' } : { where: now.where, sort: now.sort, top: now.top };
-    const { flows } = await get<Found>('/flows', { ...by, fields: 'all' });
-    return flows.find((other) => IDENTITY.every((name) => other[name] === flow[name]));
-}
-
-function Details(props: { flow: Flow; fields: Map<string, Field>; now: Asked; close: () => void }) {
-    const { flow, fields, now, close } = props;
-    const dialog = useRef<HTMLDialogElement>(null);
-    const [whole, setWhole] = useState<Flow>();
-    const [problem, setProblem] = useState('');
-    useEffect(() => {
-        dialog.current?.showModal();
-        wholeFlow(flow, now).then(
-            (whole) => (whole ? setWhole(whole) : setProblem('This flow has ended meanwhile.')),
-            (error) => setProblem(error instanceof Refusal ? error.message : 'The probe does not answer.'),
-        );
-    }, []);
-    const of = (origin: string) =>
-        Object.entries(whole ?? {}).filter(([name, of]) => of !== null && fields.get(name)?.origin === origin);
-    const show = (name: string) => String(flow[name] ?? '');
+/** Current or stored flows. */
+function Switch({ now, change }: { now: Asked; change: Change }) {
+    const choices: [string, boolean][] = [
+        ['Current', false],
+        ['Stored', true],
+    ];
     return (
-        <dialog ref={dialog} onClose={close} aria-labelledby="flow-title">
-            <form method="dialog">
-                <button>Close</button>
-            </form>
-            <h2 id="flow-title">
-                {show('src_ip')} to {show('dst_ip')}
-            </h2>
-            {problem && <Alert>{problem}</Alert>}
-            {!problem && !whole && <p>Asking the probe …</p>}
-            {whole &&
-                GROUPS.filter(([origin]) => of(origin).length > 0).map(([origin, title]) => (
-                    <section key={origin}>
-                        <h3>{title}</h3>
-                        <dl class="fields">
-                            {of(origin).map(([name, of]) => (
-                                <div key={name}>
-                                    <dt>{name}</dt>
-                                    <dd>
-                                        <strong>{valueWithUnit(of, fields.get(name))}</strong>{' '}
-                                        <span class="note">{fields.get(name)?.meaning.replaceAll('`', '')}</span>
-                                    </dd>
-                                </div>
-                            ))}
-                        </dl>
-                    </section>
-                ))}
-            {whole && <p class="note">Fields that do not apply to this flow are left out.</p>}
-        </dialog>
+        <div class="choice" role="group" aria-label="Which flows">
+            {choices.map(([words, isStored]) => (
+                <button type="button" key={words} aria-pressed={now.isStored === isStored} onClick={() => change({ isStored })}>
+                    {words}
+                </button>
+            ))}
+        </div>
     );
 }
 
-function Filter({ now, ask }: { now: Asked; ask: () => void }) {
-    const [text, setText] = useState(now.where);
-    useEffect(() => setText(now.where), [now.where]);
-    const submit = (event: Event) => {
-        event.preventDefault();
-        // Without a change of the URL, the same is asked again.
-        if (text === now.where) ask();
-        else go(now, { where: text });
-    };
+/** How many flows there are, and the pages of stored ones. */
+function Pages({ found, now, change }: { found: Found | StoredFlows; now: Asked; change: Change }) {
+    const searched = 'read' in found ? found.read : found.searched;
+    const first = now.page * Number(now.top);
+    const last = first + found.flows.length;
+    const hasMore = found.matching > last;
+    const isDeep = last + Number(now.top) > MAX_OFFSET;
+    const which = now.page > 0 ? `those from ${count(first + 1)} to ${count(last)}` : `the first ${count(last)}`;
     return (
-        <form class="filter" onSubmit={submit}>
-            <label>
-                Filter{' '}
-                <input
-                    name="where"
-                    value={text}
-                    spellcheck={false}
-                    autocomplete="off"
-                    autocapitalize="off"
-                    placeholder="dst port 443 and bytes > 1M"
-                    onInput={(event) => setText(event.currentTarget.value)}
-                />
-            </label>{' '}
-            <label>
-                Rows{' '}
-                <select value={now.top} onChange={(event) => go(now, { top: event.currentTarget.value })}>
-                    {[...new Set([...TOPS, now.top])].map((top) => (
-                        <option key={top}>{top}</option>
-                    ))}
-                </select>
-            </label>{' '}
-            <button>Search</button>
-        </form>
+        <>
+            <p role="status">
+                {count(found.matching)} of {count(searched)} flows match
+                {(hasMore || now.page > 0) && `; ${which} are shown`}.{!now.isStored && !found.complete && ' Not all flows were looked at in time.'}
+            </p>
+            {now.isStored && (hasMore || now.page > 0) && (
+                <nav class="pages" aria-label="Pages">
+                    <button type="button" disabled={now.page === 0} onClick={() => change({ page: now.page - 1 })}>
+                        Previous page
+                    </button>{' '}
+                    Page {count(now.page + 1)} of {count(Math.max(now.page + 1, Math.ceil(found.matching / Number(now.top))))}{' '}
+                    <button type="button" disabled={!hasMore || isDeep} onClick={() => change({ page: now.page + 1 })}>
+                        Next page
+                    </button>
+                    {hasMore && isDeep && ' Pages end here: choose a filter or a shorter time for the others.'}
+                </nav>
+            )}
+        </>
     );
 }
 
-export function Flows({ settings }: { settings: URLSearchParams }) {
-    const now = asked(settings);
-    const [fields, setFields] = useState<Field[]>([]);
-    const [found, setFound] = useState<Found>();
-    const [problem, setProblem] = useState<{ error: string; place?: Place }>();
-    const [round, setRound] = useState(0);
+function question(scope: Scope, now: Asked): Question {
+    const { where, sort, top } = now;
+    const fields = [...new Set([...now.fields.split(','), ...NEEDED])].join(',');
+    if (!now.isStored) return { path: '/flows', parameters: { where, sort, top, fields } };
+    const offset = now.page > 0 ? String(now.page * Number(top)) : undefined;
+    return { path: '/stored', parameters: { ...parametersOf(scope.span), where, sort, top, fields, offset } };
+}
+
+/** The time that the flows of a page are placed in. */
+function spanOf(scope: Scope, flows: Flow[], isStored: boolean): Span {
+    const times = flows.flatMap(({ start_time, end_time }) => [Date.parse(String(start_time)), Date.parse(String(end_time))]);
+    if (isStored && scope.span) return scope.span;
+    return { from_ms: Math.min(...times), to_ms: Math.max(...times) };
+}
+
+export function Flows(props: ViewProps) {
+    const scope = useScope('flows', props);
+    const now = asked(scope);
+    const change = changer(scope, now);
     const [chosen, choose] = useState<Flow>();
-    const [isAsking, setAsking] = useState(false);
-    useEffect(() => {
-        let isOld = false;
-        setAsking(true);
-        const { where, sort, top } = now;
-        const names = [...new Set([...now.fields.split(','), ...IDENTITY])].join(',');
-        const all = fields.length > 0 ? fields : get<{ fields: Field[] }>('/fields').then((of) => of.fields);
-        Promise.all([all, get<Found>('/flows', { where, sort, top, fields: names })])
-            .then(([all, found]) => {
-                if (isOld) return;
-                setFields(all);
-                setFound(found);
-                setProblem(undefined);
-            })
-            .catch((error: unknown) => {
-                if (isOld) return;
-                const isRefusal = error instanceof Refusal;
-                setProblem(isRefusal ? { error: error.message, place: error.place } : { error: 'The probe does not answer.' });
-            })
-            .finally(() => isOld || setAsking(false));
-        return () => {
-            isOld = true;
-        };
-    }, [now.where, now.sort, now.top, now.fields, round]);
-    const byName = new Map(fields.map((field) => [field.name, field]));
+    const isKept = scope.about.history !== 'none';
+    const questions = now.isStored && !isKept ? [] : [question(scope, now)];
+    const { answers, problems, isAsking } = useAnswers<Found | StoredFlows>(questions, scope.round);
+    const [found] = answers;
+    // Rows of an earlier question are described by it, until there are others.
+    const answered = useRef(now);
+    if (!isAsking) answered.current = now;
+    const problem = isAsking ? undefined : problems[0];
+    const isEmpty = !isAsking && now.isStored && found?.matching === 0;
+    const byName = useMemo(() => new Map(scope.fields.map((field) => [field.name, field])), [scope.fields]);
     return (
         <>
             <h1>Flows</h1>
+            {scope.about.mode === 'probe' && <Switch now={now} change={change} />}
             <p class="note">
-                Flows that have not ended, with their figures so far. Times are UTC. The filter is that of{' '}
-                <code>--where</code>.
+                {now.isStored ? 'Records of flows that have ended, which began in this time.' : 'Flows that have not ended, with their figures so far.'}{' '}
+                Times are UTC. The filter is that of <code>--where</code>.
             </p>
-            <Filter now={now} ask={() => setRound(round + 1)} />
-            <Columns fields={fields} now={now} />
-            {problem && <Mistake error={problem.error} place={problem.place} />}
+            {now.isStored && <Memory about={scope.about} />}
+            {now.isStored && isKept && <RangeBar {...scope} go={(to) => scope.go({ ...to, page: '' })} shown={scope.span} />}
+            {now.isStored && !isKept && <Nothing />}
+            <Filter where={now.where} fields={scope.fields} go={(where) => change({ where })} askAgain={scope.askAgain}>
+                <label>
+                    Rows{' '}
+                    <select value={now.top} onChange={(event) => change({ top: event.currentTarget.value })}>
+                        {[...new Set([...TOPS, now.top])].map((top) => (
+                            <option key={top}>{top}</option>
+                        ))}
+                    </select>
+                </label>{' '}
+            </Filter>
+            <Columns fields={scope.fields} now={now} change={change} />
+            {problem && <Mistake {...problem} />}
+            {!problem && found && 'read' in found && !isAsking && <Doubts answer={found} problem={undefined} />}
             <div aria-busy={isAsking}>
-                {found && !problem && (
+                {isEmpty && found && 'read' in found && <Empty scope={scope} answer={found} />}
+                {found && !problem && !isEmpty && (
                     <>
-                        <p role="status">
-                            {count(found.matching)} of {count(found.searched)} flows match
-                            {found.matching > found.flows.length && `; the first ${count(found.flows.length)} are shown`}.
-                            {!found.complete && ' Not all flows were looked at in time.'}
-                        </p>
-                        <FlowTable found={found} fields={byName} now={now} choose={choose} />
+                        <Pages found={found} now={answered.current} change={change} />
+                        <FlowTable flows={found.flows} fields={byName} now={answered.current} change={change} choose={choose} />
                     </>
                 )}
             </div>
-            {chosen && <Details flow={chosen} fields={byName} now={now} close={() => choose(undefined)} />}
+            {chosen && (
+                <Details
+                    flow={chosen}
+                    fields={byName}
+                    now={now}
+                    span={spanOf(scope, found?.flows ?? [chosen], now.isStored)}
+                    close={() => choose(undefined)}
+                />
+            )}
         </>
     );
 }

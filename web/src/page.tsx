@@ -1,22 +1,30 @@
-// The page of a running probe: a heading with links, the state of the connection, and one of three views.
+// The page of a probe or of stored flows: a heading with links, the state of the connection, and one of the views.
 import 'uplot/dist/uPlot.min.css';
 import './page.css';
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { Refusal, login } from './api';
+import { type About, type Field, Refusal, get, login } from './api';
 import { Flows } from './flows';
 import { Now } from './now';
 import { Alert } from './parts';
 import { Probe } from './probe';
-import { useRoute } from './route';
-import { clock } from './text';
+import { Quality } from './quality';
+import { link, useRoute } from './route';
+import { clock, shown } from './text';
+import { Traffic } from './traffic';
 import { useWatched } from './watch';
 
 const VIEWS: [string, string][] = [
     ['now', 'Now'],
+    ['traffic', 'Traffic'],
+    ['quality', 'Quality'],
     ['flows', 'Flows'],
     ['probe', 'Probe'],
 ];
+/** Those that need a running probe. */
+const OF_A_PROBE = ['now', 'probe'];
+/** Settings that views of flows have in common. */
+const SHARED = ['where', 'from', 'to', 'was'];
 
 function Login({ entered }: { entered: () => void }) {
     const [problem, setProblem] = useState('');
@@ -48,45 +56,72 @@ function skip(event: Event) {
     document.getElementById('main')?.focus();
 }
 
+/** The catalogue of fields, which does not change: asked until it is there. */
+function useFields(isReady: boolean, about: About | undefined): Field[] {
+    const [fields, setFields] = useState<Field[]>([]);
+    useEffect(() => {
+        if (isReady && fields.length === 0) get<{ fields: Field[] }>('/fields').then(({ fields }) => setFields(fields), () => undefined);
+    }, [isReady, about]);
+    return fields;
+}
+
+/** The last name of a path. */
+const lastName = (path: string): string => path.replace(/\/+$/, '').split('/').at(-1) || path;
+
+function Heading({ about, current, settings }: { about: About | undefined; current: string; settings: URLSearchParams }) {
+    const views = VIEWS.filter(([name]) => about?.mode !== 'view' || !OF_A_PROBE.includes(name));
+    const shared = Object.fromEntries(SHARED.map((name) => [name, settings.get(name) ?? '']));
+    return (
+        <header>
+            <a class="skip" href="#main" onClick={skip}>
+                Skip to the content
+            </a>
+            <span class="name">Weir</span>
+            <nav aria-label="Views">
+                {views.map(([name, text]) => (
+                    <a key={name} href={link(name, OF_A_PROBE.includes(name) ? {} : shared)} aria-current={name === current ? 'page' : undefined}>
+                        {text}
+                    </a>
+                ))}
+            </nav>
+            {about?.mode === 'view' && (
+                <span class="inputs" title={shown(about.inputs.join(', '))}>
+                    {shown(about.inputs.map(lastName).join(', '))}
+                </span>
+            )}
+        </header>
+    );
+}
+
 function Page() {
     const { view, settings } = useRoute();
-    const [{ status, history, silentSince, needsToken, refusal }, ask] = useWatched();
-    const title = VIEWS.find(([name]) => name === view)?.[1] ?? 'Now';
+    const [{ about, status, history, silentSince, needsToken, refusal }, ask] = useWatched();
+    const isView = about?.mode === 'view';
+    const known = VIEWS.find(([name]) => name === view && !(isView && OF_A_PROBE.includes(name)));
+    const [current, title] = known ?? (isView ? VIEWS[1]! : VIEWS[0]!);
+    const isReady = !needsToken && about !== undefined && (isView || status !== undefined);
+    const fields = useFields(isReady, about);
     useEffect(() => {
         document.title = `${title} – Weir`;
     }, [title]);
     return (
         <>
-            <header>
-                <a class="skip" href="#main" onClick={skip}>
-                    Skip to the content
-                </a>
-                <span class="name">Weir</span>
-                <nav aria-label="Views">
-                    {VIEWS.map(([name, text]) => (
-                        <a key={name} href={`#${name}`} aria-current={text === title ? 'page' : undefined}>
-                            {text}
-                        </a>
-                    ))}
-                </nav>
-            </header>
+            <Heading about={about} current={current} settings={settings} />
             <main id="main" tabIndex={-1}>
                 {silentSince !== undefined && (
                     <Alert>
-                        The probe has not answered since {clock(silentSince / 1000)} UTC. What you see is from before; the
-                        page asks again every second.
+                        {isView ? 'Weir' : 'The probe'} has not answered since {clock(silentSince / 1000)} UTC. What you see is from
+                        before; the page asks again every second.
                     </Alert>
                 )}
                 {needsToken && <Login entered={ask} />}
                 {!needsToken && refusal && <Alert>{refusal}</Alert>}
-                {!needsToken && !status && silentSince === undefined && <p>Asking the probe …</p>}
-                {!needsToken && status && (
-                    <>
-                        {title === 'Now' && <Now status={status} history={history} />}
-                        {title === 'Flows' && <Flows settings={settings} />}
-                        {title === 'Probe' && <Probe status={status} />}
-                    </>
-                )}
+                {!needsToken && !isReady && silentSince === undefined && <p>Asking the probe …</p>}
+                {isReady && status && current === 'now' && <Now status={status} history={history} />}
+                {isReady && current === 'traffic' && <Traffic settings={settings} about={about} fields={fields} />}
+                {isReady && current === 'quality' && <Quality settings={settings} about={about} fields={fields} />}
+                {isReady && current === 'flows' && <Flows settings={settings} about={about} fields={fields} />}
+                {isReady && status && current === 'probe' && <Probe status={status} />}
             </main>
         </>
     );

@@ -1,5 +1,6 @@
 // Parts that several views use.
 import type { ComponentChildren } from 'preact';
+import type { Place } from './api';
 
 /** A table that scrolls by itself where it is wider than the page. */
 export function Table(props: {
@@ -9,12 +10,14 @@ export function Table(props: {
     numbers?: number[];
     /** It has few columns, and is not stretched. */
     narrow?: boolean;
+    /** The second column has bars, which are left out where there is no room. */
+    hasBars?: boolean;
     children: ComponentChildren;
 }) {
     const isNumber = (column: number) => (props.numbers?.includes(column) ? 'number' : undefined);
     return (
         <div class={props.narrow ? 'scroll narrow' : 'scroll'} role="region" aria-label={props.label} tabIndex={0}>
-            <table>
+            <table class={props.hasBars ? 'with-bars' : undefined}>
                 <caption class="unseen">{props.label}</caption>
                 <thead>
                     <tr>
@@ -46,11 +49,42 @@ export function Row(props: { cells: ComponentChildren[]; numbers?: number[] }) {
     );
 }
 
+/** A part of a whole, 0 to 1, beside its number. */
+export function Bar({ share, isLoss }: { share: number; isLoss?: boolean }) {
+    // What is there is seen, however little it is.
+    const width = share > 0 ? Math.max(share * 100, 1) : 0;
+    return (
+        <div class="bar" aria-hidden="true">
+            <div class={isLoss ? 'bad' : undefined} style={{ width: `${width}%` }} />
+        </div>
+    );
+}
+
 /** What is wrong, said to screen readers at once. */
 export function Alert(props: { children: ComponentChildren }) {
     return (
         <div class="alert" role="alert">
             {props.children}
         </div>
+    );
+}
+
+/** A sentence, and the expression with the place marked. */
+export function Mistake({ error, place }: { error: string; place?: Place }) {
+    // Places are counted in characters, not in units of UTF-16.
+    const characters = [...(place?.text ?? '')];
+    const from = place?.before ?? 0;
+    const to = from + (place?.length ?? 0);
+    return (
+        <Alert>
+            <p>{error}</p>
+            {place && (
+                <pre>
+                    {characters.slice(0, from).join('')}
+                    <mark>{characters.slice(from, to).join('') || ' '}</mark>
+                    {characters.slice(to).join('')}
+                </pre>
+            )}
+        </Alert>
     );
 }

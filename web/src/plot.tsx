@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { Row, Table } from './parts';
-import { clock } from './text';
+import { clock, clocks } from './text';
 
 /** Values at times (seconds since 1970); null where nothing is known. */
 export interface Line {
@@ -15,31 +15,36 @@ const BINS = [1, 10, 60];
 const MAX_ROWS = 61;
 const HEIGHT = 150;
 
-const color = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export const color = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** Ticks of the time axis, with seconds where they differ. */
-function timeTicks(times: number[]): string[] {
-    const step = (times[1] ?? 0) - (times[0] ?? 0);
-    return times.map((time) => clock(time).slice(0, step > 0 && step < 60 ? 8 : 5));
-}
-
-function options(width: number, format: (value: number) => string, say: (text: string) => void): uPlot.Options {
+/** The axes of plots: time, and what `format` writes. */
+export function axes(format: (value: number) => string): uPlot.Axis[] {
     const axis = {
         stroke: () => color('--quiet'),
         grid: { stroke: () => color('--line'), width: 1 },
         ticks: { show: false },
         font: '12px system-ui, sans-serif',
     };
+    return [
+        { ...axis, size: 26, space: 80, values: (_plot, times) => clocks(times) },
+        { ...axis, size: 70, values: (_plot, values) => values.map(format), space: 35 },
+    ];
+}
+
+/** What all plots have: times are UTC, values begin at 0. */
+export const COMMON = {
+    legend: { show: false },
+    tzDate: (seconds: number) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
+    scales: { y: { range: (_plot: uPlot, _min: number, max: number): [number, number] => [0, max > 0 ? max * 1.1 : 1] } },
+};
+
+function options(width: number, format: (value: number) => string, say: (text: string) => void): uPlot.Options {
     return {
         width,
         height: HEIGHT,
-        legend: { show: false },
+        ...COMMON,
         cursor: { drag: { x: false, y: false }, y: false },
-        scales: { y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-        axes: [
-            { ...axis, size: 26, space: 70, values: (_plot, times) => timeTicks(times) },
-            { ...axis, size: 70, values: (_plot, values) => values.map(format), space: 35 },
-        ],
+        axes: axes(format),
         series: [{}, { stroke: () => color('--accent'), width: 1.5, points: { show: false } }],
         hooks: {
             setCursor: [
@@ -68,6 +73,21 @@ function rows({ times, values }: Line): [string, number][] {
     return [...bins].map(([bin, of]): [string, number] => [clock(bin), mean(of)]).reverse();
 }
 
+/** Keeps a plot as wide as its place and in the colours of the page; returns what ends it. */
+export function kept(plot: uPlot, parent: HTMLElement): () => void {
+    const { height } = plot;
+    const observer = new ResizeObserver(() => plot.setSize({ width: parent.clientWidth, height }));
+    observer.observe(parent);
+    const scheme = matchMedia('(prefers-color-scheme: dark)');
+    const redraw = () => plot.redraw();
+    scheme.addEventListener('change', redraw);
+    return () => {
+        observer.disconnect();
+        scheme.removeEventListener('change', redraw);
+        plot.destroy();
+    };
+}
+
 export function Plot(props: { title: string; line: Line; format: (value: number) => string }) {
     const { title, line, format } = props;
     const place = useRef<HTMLDivElement>(null);
@@ -77,16 +97,7 @@ export function Plot(props: { title: string; line: Line; format: (value: number)
     useEffect(() => {
         const parent = place.current!;
         plot.current = new uPlot(options(parent.clientWidth, format, say), [[], []], parent);
-        const observer = new ResizeObserver(() => plot.current?.setSize({ width: parent.clientWidth, height: HEIGHT }));
-        observer.observe(parent);
-        const scheme = matchMedia('(prefers-color-scheme: dark)');
-        const redraw = () => plot.current?.redraw();
-        scheme.addEventListener('change', redraw);
-        return () => {
-            observer.disconnect();
-            scheme.removeEventListener('change', redraw);
-            plot.current?.destroy();
-        };
+        return kept(plot.current, parent);
     }, []);
     useEffect(() => plot.current?.setData([line.times, line.values]), [line]);
     return (

@@ -2,8 +2,8 @@
 import { useEffect, useState } from 'preact/hooks';
 import { type Counts, type ListFile, Refusal, type Rules, type Status, type Traffic, get } from './api';
 import { Sinks } from './now';
-import { Alert, Row, Table } from './parts';
-import { count, instant, words } from './text';
+import { Alert, Bar, Row, Table } from './parts';
+import { count, instant, percent, words } from './text';
 
 /** What became of packets or octets, in the order in which it happens to them. */
 function outcomes(of: Traffic): [string, number][] {
@@ -21,12 +21,6 @@ function outcomes(of: Traffic): [string, number][] {
         ['lost: flow cache full', of.dropped_cache_full],
         ['metered: in flow records', of.metered],
     ];
-}
-
-function percent(part: number, of: number): string {
-    if (of === 0 || part === 0) return '0 %';
-    const share = (100 * part) / of;
-    return share < 0.01 ? '< 0.01 %' : `${share === 100 ? '100' : share.toFixed(2)} %`;
 }
 
 function Balance({ packets, bytes }: { packets: Traffic; bytes: Traffic }) {
@@ -50,16 +44,6 @@ function Balance({ packets, bytes }: { packets: Traffic; bytes: Traffic }) {
             {row('received', packets.received, bytes.received)}
             {outcomes(packets).map(([name, of]) => row(name, of, octets.get(name) ?? 0))}
         </Table>
-    );
-}
-
-function Bar({ share, isLoss }: { share: number; isLoss: boolean }) {
-    // What is there is seen, however little it is.
-    const width = share > 0 ? Math.max(share * 100, 1) : 0;
-    return (
-        <div class="bar" aria-hidden="true">
-            <div class={isLoss ? 'bad' : undefined} style={{ width: `${width}%` }} />
-        </div>
     );
 }
 

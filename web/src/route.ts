@@ -6,7 +6,8 @@ export interface Route {
     settings: URLSearchParams;
 }
 
-function parse(): Route {
+/** What the URL has now. */
+export function parse(): Route {
     const [view = '', settings = ''] = location.hash.slice(1).split(/\?(.*)/s);
     return { view: view || 'now', settings: new URLSearchParams(settings) };
 }

@@ -4,6 +4,9 @@ import type { Field, Value } from './api';
 /** A count, exactly. */
 export const count = (value: number): string => value.toLocaleString('en-US');
 
+/** A count of things. */
+export const many = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+
 const PREFIXES = ['', 'k', 'M', 'G', 'T', 'P', 'E'];
 
 /** A rate or size with up to three digits and a prefix of the SI. */
@@ -20,11 +23,35 @@ export function short(value: number, unit: string): string {
 /** Seconds since 1970 as a time of the day, UTC. */
 export const clock = (seconds: number): string => new Date(seconds * 1000).toISOString().slice(11, 19);
 
+/** Times of an axis or a table, seconds since 1970: no more of them than tells them apart. */
+export function clocks(times: number[]): string[] {
+    const texts = times.map((time) => new Date(Math.round(time * 1000)).toISOString());
+    const step = Math.min(...times.slice(1).map((time, at) => time - times[at]!));
+    const isOneDay = new Set(texts.map((text) => text.slice(0, 10))).size <= 1;
+    const end = step < 1 ? 23 : step < 60 ? 19 : 16;
+    if (step >= 86_400) return texts.map((text) => text.slice(0, 10));
+    return texts.map((text) => text.slice(isOneDay ? 11 : 5, end).replace('T', ' '));
+}
+
+/** Characters that are not seen, or that turn the text around them, as codes. */
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+/** A text of traffic as it is shown. */
+export const shown = (text: string): string =>
+    text.replace(UNSEEN, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
+/** A part in percent. */
+export function percent(part: number, of: number): string {
+    if (of === 0 || part === 0) return '0 %';
+    const share = (100 * part) / of;
+    return share < 0.01 ? '< 0.01 %' : `${share === 100 ? '100' : share.toFixed(2)} %`;
+}
+
 /** Seconds since 1970 as date and time, UTC. */
 export const instant = (seconds: number): string =>
     `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')} UTC`;
 
-function duration(ns: number): string {
+export function duration(ns: number): string {
     if (ns < 1e3) return `${ns} ns`;
     if (ns < 1e6) return `${+(ns / 1e3).toPrecision(4)} µs`;
     if (ns < 1e9) return `${+(ns / 1e6).toPrecision(4)} ms`;
@@ -34,9 +61,9 @@ function duration(ns: number): string {
 /** The value of a field as a text. */
 export function value(of: Value | undefined, field: Field | undefined): string {
     if (of === null || of === undefined) return '–';
-    if (Array.isArray(of)) return of.join(', ');
+    if (Array.isArray(of)) return shown(of.join(', '));
     if (field?.type === 'time' && typeof of === 'string') return `${of.slice(0, 23).replace('T', ' ')}`;
-    if (typeof of !== 'number') return String(of);
+    if (typeof of !== 'number') return shown(String(of));
     if (field?.unit === 'ns') return duration(of);
     const unit = field?.unit ?? '';
     if (!Number.isInteger(of)) return String(+of.toPrecision(6));

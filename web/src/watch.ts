@@ -1,14 +1,20 @@
-// The state of the probe, asked once a second as long as the page is seen.
+// What answers, and the state of a probe, asked once a second as long as the page is seen. A view of stored flows has no
+// state: it is only asked whether it is there.
 import { useEffect, useState } from 'preact/hooks';
-import { type History, Refusal, type Status, get } from './api';
+import { type About, type History, Refusal, type Status, get } from './api';
 
 const INTERVAL_MS = 1000;
+/** What is kept changes slowly. */
+const ABOUT_INTERVAL_MS = 5000;
 /** Seconds that are kept, as in the probe. */
 const MAX_SAMPLES = 3600;
 
 export interface Watched {
+    about?: About;
     status?: Status;
     history?: History;
+    /** When that was asked, ms since 1970. */
+    askedAbout?: number;
     /** Since when the probe does not answer, ms since 1970. */
     silentSince?: number;
     /** The probe wants the token. */
@@ -29,13 +35,18 @@ function joined(earlier: History, later: History): History {
 async function next(before: Watched): Promise<Watched> {
     try {
         // A probe that was away may be another one, with another history.
-        const known = before.silentSince === undefined && !before.needsToken ? before.history : undefined;
+        const isSame = before.silentSince === undefined && !before.needsToken;
+        const isOld = !isSame || Date.now() - (before.askedAbout ?? 0) >= ABOUT_INTERVAL_MS;
+        const about = before.about && !isOld ? before.about : await get<About>('/about');
+        const askedAbout = isOld ? Date.now() : before.askedAbout;
+        if (about.mode === 'view') return { about, askedAbout, needsToken: false };
+        const known = isSame ? before.history : undefined;
         const after = known?.time_ms.at(-1);
         const [status, later] = await Promise.all([
             get<Status>('/status'),
             get<History>('/history', { after: after?.toString() }),
         ]);
-        return { status, history: known ? joined(known, later) : later, needsToken: false };
+        return { about, askedAbout, status, history: known ? joined(known, later) : later, needsToken: false };
     } catch (error) {
         if (error instanceof Refusal) {
             return { ...before, silentSince: undefined, needsToken: error.status === 401, refusal: error.message };

@@ -60,3 +60,15 @@ export function tls(name) {
     const handshake = Buffer.concat([u8(1), u24(hello.length), hello]);
     return Buffer.concat([u8(22), u16(0x0301), long(handshake)]);
 }
+
+/** A capture of frames, a millisecond after one another; `start` is in seconds since 1970. */
+export function capture(frames, start) {
+    const le = (value) => {
+        const octets = Buffer.alloc(4);
+        octets.writeUInt32LE(value);
+        return octets;
+    };
+    const head = [0xa1b2c3d4, 0x0004_0002, 0, 0, 65535, 1].map(le);
+    const records = frames.flatMap((frame, at) => [le(start + Math.floor(at / 1000)), le((at % 1000) * 1000), le(frame.length), le(frame.length), frame]);
+    return Buffer.concat([...head, ...records]);
+}

@@ -1,47 +1,38 @@
 // The page in a browser, served by a probe on a wire. `make test-web` runs it.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
-import { chromium } from 'playwright-core';
+import { SCHEMES, SIZES, cells, closeBrowser, closePages, inspect, number, open, startBrowser } from './browser.mjs';
 import { dns, http, tcp, tls, udp } from './frames.mjs';
 import { Probe, Sender, makeWire } from './probe.mjs';
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const SCREENSHOTS = new URL('../../target/web/', import.meta.url).pathname;
 const TOKEN = 'correct-horse-battery-staple';
-// Far above what any step takes, also on a busy machine.
-const BOUND = 60_000;
 const ATTACK = '<img src=x onerror=window.attacked=1>';
-const SIZES = [1280, 400];
-const SCHEMES = ['light', 'dark'];
 const VIEWS = ['now', 'flows', 'probe'];
 
 const folder = mkdtempSync(join(tmpdir(), 'weir-page-'));
 // A probe that is started as root runs as another user.
 chmodSync(folder, 0o777);
-let browser;
 let sender;
 
 before(async () => {
     makeWire();
-    mkdirSync(SCREENSHOTS, { recursive: true });
     sender = new Sender();
-    browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
+    await startBrowser();
 });
 
 // Also of a test that has failed.
 afterEach(async () => {
-    for (const context of browser.contexts()) await context.close();
+    await closePages();
     await Probe.stopAll();
 });
 
 after(async () => {
     sender?.stop();
-    await browser?.close();
+    await closeBrowser();
     rmSync(folder, { recursive: true });
 });
 
@@ -61,44 +52,6 @@ async function sendTraffic(probe) {
     const { ledger } = await probe.status();
     sender.send(frames);
     return probe.received(ledger.packets.received + frames.length);
-}
-
-/** Opens the page of a probe. What it logs as an error and what it asks of other hosts is in `faults`. */
-async function open(probe, fragment = '', settings = {}, scheme = 'http') {
-    const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ignoreHTTPSErrors: true, ...settings });
-    const page = await context.newPage();
-    page.setDefaultTimeout(BOUND);
-    const origin = `${scheme}://127.0.0.1:${probe.port}`;
-    const faults = [];
-    page.on('pageerror', (error) => faults.push(error.message));
-    page.on('console', (message) => {
-        // The browser also logs refusals and lost connections, which the page handles.
-        const isHandled = /status of [45]\d\d|net::ERR_/.test(message.text());
-        if (message.type() === 'error' && !isHandled) faults.push(message.text());
-    });
-    page.on('request', (request) => {
-        if (!request.url().startsWith(`${origin}/`)) faults.push(request.url());
-    });
-    await page.goto(`${origin}/${fragment}`);
-    return { page, faults, origin, close: () => context.close() };
-}
-
-/** First and second cell of each row of a table. */
-const cells = (page, label, column) =>
-    page.getByRole('table', { name: label }).locator('tbody tr').evaluateAll(
-        (rows, column) => Object.fromEntries(rows.map((row) => [row.cells[0].textContent, row.cells[column].textContent])),
-        column,
-    );
-
-const number = (text) => Number(text.replaceAll(',', ''));
-
-/** Serious faults for people who do not see or do not use a mouse. */
-async function axe(page) {
-    await page.evaluate(AXE);
-    const { violations } = await page.evaluate('axe.run(document)');
-    return violations
-        .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-        .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
 }
 
 test('the numbers are those of the ledger', async () => {
@@ -271,6 +224,34 @@ test('everything is reached by keyboard', async () => {
     await page.getByRole('dialog').waitFor({ state: 'detached' });
 });
 
+test('without a store, the last flows are those in memory', async () => {
+    const probe = await Probe.start('--idle', '300ms');
+    await sendTraffic(probe);
+    const { page, faults, origin, close } = await open(probe, '#traffic');
+    const said = page.getByText('Flows that began in this time: 33,');
+    // Until all have ended.
+    while (!(await said.isVisible())) {
+        await page.getByRole('button', { name: 'All', exact: true }).click();
+        await page.waitForTimeout(300);
+    }
+    await page.getByText(/^The probe keeps the last 33 ended flows in memory, since 20.* Start it with -o parquet:FOLDER to keep more\.$/).waitFor();
+    await page.getByRole('table', { name: 'Pairs' }).getByRole('button', { name: '10.0.0.1 – 10.0.0.3' }).click();
+    await page.getByText('Flows that began in this time: 30,').waitFor();
+    await page.getByRole('link', { name: 'Flows', exact: true }).click();
+    await page.getByText('0 of 0 flows match').waitFor();
+    await page.getByRole('button', { name: 'Stored', exact: true }).click();
+    await page.getByText('30 of 33 flows match').waitFor();
+    await page.getByRole('link', { name: 'Quality', exact: true }).click();
+    await page.getByText('Flows of this time: 30').waitFor();
+    await page.goto(`${origin}/#quality`);
+    await page.getByRole('table', { name: 'DNS failures by reason' }).getByRole('button', { name: 'NXDOMAIN' }).waitFor();
+    assert.deepEqual(faults, []);
+    await close();
+    const forgetful = await Probe.start('--listen-records', '0');
+    const other = await open(forgetful, '#traffic');
+    await other.page.getByText('This probe keeps no ended flows.').waitFor();
+});
+
 test('no view has a serious fault, at any width, in light and dark', async () => {
     const rules = join(folder, 'rules.toml');
     writeFileSync(rules, `[egress.ids]\noutputs = 'pcap:${join(folder, 'out.pcap')}'\n[[network]]\nwhere = 'port 53'\naction = 'drop'\n`);
@@ -285,17 +266,12 @@ test('no view has a serious fault, at any width, in light and dark', async () =>
                 const shown = { now: 'Sinks', flows: 'Flows', probe: 'Timeouts in effect' }[view.split('?')[0]];
                 await page.getByRole('heading', { name: shown, exact: true }).waitFor();
                 await (isWrong ? page.getByRole('alert') : page.locator('tbody tr').first()).waitFor();
-                const name = `${isWrong ? 'error' : view}-${width}-${colorScheme}`;
-                await page.screenshot({ path: `${SCREENSHOTS}${name}.png`, fullPage: true });
-                // Colours do not depend on the width.
-                if (width === SIZES[0] || colorScheme === SCHEMES[0]) assert.deepEqual(await axe(page), [], name);
-                assert.equal(await page.evaluate('document.documentElement.scrollWidth'), width, `${name} is too wide`);
+                await inspect(page, isWrong ? 'error' : view, { width, colorScheme });
             }
             await page.goto(`${origin}/#flows`);
             await page.locator('.flows tbody tr').first().click();
             await page.getByRole('dialog').getByText('end_time', { exact: true }).waitFor();
-            await page.screenshot({ path: `${SCREENSHOTS}flow-${width}-${colorScheme}.png` });
-            assert.deepEqual(await axe(page), [], 'a flow');
+            await inspect(page, 'flow', { width, colorScheme });
             assert.deepEqual(faults, []);
             await close();
         }

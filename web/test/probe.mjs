@@ -1,5 +1,5 @@
 // A probe on one end of a wire, and a program that sends frames on the other. Needs a network namespace of its own
-// (scripts/test-web).
+// (scripts/test-web). And the page of stored flows, by `weir view`.
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
@@ -92,5 +92,49 @@ export class Sender {
 
     stop() {
         this.process.stdin.end();
+    }
+}
+
+/** What `weir read` writes of files, as JSON. */
+export function read(files, ...options) {
+    const out = execFileSync(WEIR, ['read', ...files, '-q', '-o', 'json:-', ...options], { encoding: 'utf8', maxBuffer: 1 << 28 });
+    return out.trim().split('\n').filter(Boolean).map((line) => JSON.parse(line));
+}
+
+/** Connections that failed, by the reason that `weir tcp` gives. */
+export function failures(files) {
+    const out = execFileSync(WEIR, ['tcp', ...files, '--json', '-'], { encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'ignore'] });
+    return JSON.parse(out).failures;
+}
+
+/** A running `weir view`. */
+export class View {
+    static running = new Set();
+
+    static async stopAll() {
+        for (const view of View.running) await view.stop();
+    }
+
+    static async start(...inputs) {
+        const view = new View();
+        view.process = spawn(WEIR, ['view', ...inputs], { stdio: ['ignore', 'pipe', 'inherit'] });
+        View.running.add(view);
+        view.ended = once(view.process, 'exit');
+        for await (const line of createInterface({ input: view.process.stdout })) {
+            const found = /^page: http:\/\/127\.0\.0\.1:(\d+)\/$/.exec(line);
+            if (found) {
+                view.port = found[1];
+                view.process.stdout.resume();
+                return view;
+            }
+        }
+        throw new Error('weir view did not start');
+    }
+
+    async stop() {
+        View.running.delete(this);
+        this.process.kill('SIGINT');
+        const [code] = await this.ended;
+        return code;
     }
 }

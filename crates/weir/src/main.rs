@@ -39,12 +39,14 @@ mod settings;
 mod signals;
 mod store;
 mod stored;
+mod stored_answers;
 mod stored_reader;
 mod stored_sums;
 mod summary;
 mod synth;
 mod table;
 mod tcp;
+mod view;
 
 use arguments::{Arguments, Command, LogFormat, Logging};
 use clap::CommandFactory;
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
     let result = signals::survive_file_size_limit().and_then(|()| match command {
         Command::Read(read) => read::run(&read),
         Command::Probe(probe) => probe::run(&probe, given, invalid),
+        Command::View(view) => view::run(&view),
         Command::Tcp(tcp) => tcp::run(&tcp),
         Command::Packets(packets) => packets::run(&packets),
         Command::Rules(rules) => actions::run(&rules),

@@ -1,0 +1,132 @@
+// What the views of stored flows have in common: the flows that they are about, and what is said of an answer.
+import { useMemo, useState } from 'preact/hooks';
+import type { About, Field, Stored } from './api';
+import type { Problem } from './ask';
+import { Filter } from './filter';
+import type { Chooser } from './groups';
+import { Alert, Mistake } from './parts';
+import { type Range, RangeBar, type Span, narrowed, rangeOf, rangeText, span } from './range';
+import { link, parse } from './route';
+import { count, instant, many } from './text';
+
+export interface ViewProps {
+    settings: URLSearchParams;
+    about: About;
+    fields: Field[];
+}
+
+/** The flows that a view is about. */
+export interface Scope extends ViewProps {
+    where: string;
+    range: Range;
+    /** Of this round; undefined for all times. */
+    span: Span | undefined;
+    round: number;
+    askAgain: () => void;
+    /** Changes settings of the URL. */
+    go: (change: Record<string, string>) => void;
+    /** Selects a time, which can be undone. */
+    select: (span: Span) => void;
+    chooser: Chooser;
+}
+
+export function useScope(view: string, { settings, about, fields }: ViewProps): Scope {
+    const [round, setRound] = useState(0);
+    const range = rangeOf(settings, about);
+    const where = settings.get('where') ?? '';
+    // The time of the question, not of each picture of the page.
+    const times = useMemo(() => span(range, about), [range.from, range.to, round]);
+    // From what the URL has then: a plot keeps this function for longer than other settings hold.
+    const go = (change: Record<string, string>) => {
+        location.hash = link(view, { ...Object.fromEntries(parse().settings), ...change });
+    };
+    const byName = useMemo(() => new Map(fields.map((field) => [field.name, field])), [fields]);
+    return {
+        settings,
+        about,
+        fields,
+        where,
+        range,
+        span: times,
+        round,
+        askAgain: () => setRound(round + 1),
+        go,
+        select: (to) => go(narrowed(settings, range, to)),
+        chooser: { fields: byName, where, go: (where) => go({ where }) },
+    };
+}
+
+/** What the memory of a probe holds, and how it would keep more. `all` is an answer about all times. */
+export function Memory({ about, all }: { about: About; all?: Stored }) {
+    if (about.history !== 'memory') return null;
+    return (
+        <p class="note">
+            The probe keeps the last {all && `${count(all.read)} `}ended flows in memory
+            {about.from_ns !== null && `, since ${instant(about.from_ns / 1e9)}`}. Start it with{' '}
+            <code>-o parquet:FOLDER</code> to keep more.
+        </p>
+    );
+}
+
+/** In place of a view, where no ended flows are kept. */
+export const Nothing = () => (
+    <p>
+        This probe keeps no ended flows. Start it with <code>-o parquet:FOLDER</code> to store them.
+    </p>
+);
+
+/** Time and filter of a view. `shown` is the time that is shown, where the range does not say it. */
+export function ScopeBars({ scope, shown }: { scope: Scope; shown: Span | undefined }) {
+    return (
+        <>
+            <RangeBar {...scope} shown={scope.span ?? shown} />
+            <Filter {...scope} go={(where) => scope.go({ where })} />
+        </>
+    );
+}
+
+/** Why there is no answer, or what it does not have. */
+export function Doubts({ answer, problem }: { answer: Stored | undefined; problem: Problem | undefined }) {
+    if (problem) return <Mistake {...problem} />;
+    if (!answer || (answer.complete && answer.problems.length === 0)) return null;
+    return (
+        <Alert>
+            {answer.problems.length > 0 ? (
+                <details>
+                    <summary>Some files cannot be read to their ends.</summary>
+                    <ul>
+                        {answer.problems.map((problem) => (
+                            <li key={problem}>{problem}</li>
+                        ))}
+                    </ul>
+                </details>
+            ) : (
+                <p>Not all flows were read in time: the figures are those of {many(answer.read, 'flow')}. Choose a shorter time.</p>
+            )}
+        </Alert>
+    );
+}
+
+/** That no flow is shown, and why. */
+export function Empty({ scope, answer }: { scope: Scope; answer: Stored }) {
+    const { where, range, go } = scope;
+    return (
+        <div class="empty" role="status">
+            <p>
+                {answer.read === 0
+                    ? `No flows in this range: ${rangeText(range)}.`
+                    : `The filter matches none of the ${many(answer.read, 'flow')} of this range: ${rangeText(range)}.`}
+            </p>
+            {range.from !== 'all' && (
+                <button type="button" onClick={() => go({ from: 'all', to: '', was: '' })}>
+                    Look at all times
+                </button>
+            )}{' '}
+            {where && answer.read > 0 && (
+                <button type="button" onClick={() => go({ where: '' })}>
+                    Clear the filter
+                </button>
+            )}
+        </div>
+    );
+}

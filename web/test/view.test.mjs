@@ -1,0 +1,274 @@
+// The page of stored flows in a browser, served by `weir view`. `make test-web` runs it.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, afterEach, before, test } from 'node:test';
+import { SCHEMES, SIZES, cells, closeBrowser, closePages, inspect, number, open, startBrowser } from './browser.mjs';
+import { capture, http, tcp } from './frames.mjs';
+import { View, failures, read } from './probe.mjs';
+
+const CAPTURES = ['web.pcap', 'tls.pcap', 'dns.pcap.gz', 'loss.pcapng', 'traceroute.pcap'].map(
+    (name) => new URL(`../../testdata/captures/${name}`, import.meta.url).pathname,
+);
+const ATTACK = '<img src=x onerror=window.attacked=1>';
+/** Hosts of requests, as attackers would write them; whether the language of filters can name them. */
+const HOSTS = [
+    [ATTACK, true],
+    ["it's", true],
+    ['say "hi"', true],
+    ['both "\'', false],
+    ['*.example', false],
+    ['x" or bytes > 0 or sni = "', true],
+    ['and', true],
+    ['a&b=c#d%20', true],
+];
+
+const folder = mkdtempSync(join(tmpdir(), 'weir-view-'));
+const hostile = join(folder, 'hostile.pcap');
+
+before(async () => {
+    execFileSync('ip', ['link', 'set', 'lo', 'up']);
+    const frames = HOSTS.flatMap(([host], at) => tcp(['10.0.0.1', 4000 + at], ['10.0.0.2', 80], ...http(host, '/', 'test')));
+    writeFileSync(hostile, capture(frames, 1_790_000_000));
+    await startBrowser();
+});
+
+// Also of a test that has failed.
+afterEach(async () => {
+    await closePages();
+    await View.stopAll();
+});
+
+after(async () => {
+    await closeBrowser();
+    rmSync(folder, { recursive: true });
+});
+
+/** Waits until a table has its rows: it is not that of an earlier question. */
+const settled = (page) => page.waitForFunction(() => document.querySelector('table') && !document.querySelector('[aria-busy="true"]'));
+
+const sum = (rows, name) => rows.reduce((sum, row) => sum + row[name], 0);
+const total = (page) => page.getByRole('status').filter({ hasText: 'Flows that began' }).textContent();
+/** Flows, packets and octets that the view says. */
+const said = async (page) => (await total(page)).match(/[\d,]+/g).map(number);
+const figures = (rows) => [sum(rows, 'flows'), sum(rows, 'packets'), sum(rows, 'bytes')];
+
+test('the sums of traffic are those of weir read', async () => {
+    const view = await View.start(...CAPTURES);
+    const { page, faults } = await open(view, '#traffic?rows=1000');
+    await settled(page);
+    assert.deepEqual(await said(page), figures(read(CAPTURES, '--by', 'protocol')));
+    const tables = { 'Top talkers': 'host', Servers: 'server_ip', Services: 'protocol,service_port', Applications: 'application', Pairs: 'client_ip,server_ip' };
+    for (const [label, by] of Object.entries(tables)) {
+        const rows = read(CAPTURES, '--by', by);
+        const words = (row) => by.split(',').map((name) => row[name] ?? { application: 'not recognised', service_port: 'without ports' }[name] ?? 'none');
+        for (const [column, name] of [[3, 'bytes'], [4, 'packets'], [5, 'flows']]) {
+            const shown = await cells(page, label, column);
+            const expected = Object.fromEntries(rows.map((row) => [words(row).join(' – '), row[name].toLocaleString('en-US')]));
+            assert.deepEqual(shown, expected, `${label}: ${name}`);
+        }
+    }
+    // All intervals of the time line together, whatever it is stacked by; hosts by what they sent.
+    for (const by of ['application', 'protocol', 'host']) {
+        await page.getByLabel('Stacked by').selectOption(by);
+        await page.getByRole('heading', { name: `Bits per second by ${by}` }).waitFor();
+        await settled(page);
+        const summary = page.getByText('Table: Bits per second');
+        if (!(await page.locator('.stack details').evaluate((details) => details.open))) await summary.click();
+        const rows = page.getByRole('table', { name: `Bits per second by ${by}: octets in each interval` }).locator('tbody tr');
+        await rows.first().waitFor();
+        const last = await rows.evaluateAll((rows) => rows.map((row) => row.cells[row.cells.length - 1].textContent));
+        assert.ok(last.length >= 60 && last.length <= 201, `${last.length} intervals`);
+        assert.equal(last.reduce((sum, text) => sum + number(text), 0), (await said(page))[2], by);
+    }
+    assert.deepEqual(faults, []);
+    assert.equal(await view.stop(), 0);
+});
+
+test('a view has three views, names its inputs, and begins with traffic', async () => {
+    const view = await View.start(...CAPTURES);
+    const { page, faults } = await open(view, '#now');
+    await page.getByRole('heading', { name: 'Traffic', exact: true }).waitFor();
+    assert.deepEqual(await page.getByRole('navigation', { name: 'Views' }).getByRole('link').allTextContents(), ['Traffic', 'Quality', 'Flows']);
+    assert.match(await page.locator('header').textContent(), /loss\.pcapng/);
+    await settled(page);
+    assert.deepEqual(faults, []);
+});
+
+test('a selected time holds for all, is in the URL, and is undone', async () => {
+    const view = await View.start(...CAPTURES);
+    const { page, faults, close } = await open(view, '#traffic');
+    await settled(page);
+    const before = await total(page);
+    const plot = await page.locator('.stack .u-over').boundingBox();
+    await page.mouse.move(plot.x + 2, plot.y + 50);
+    await page.mouse.down();
+    await page.mouse.move(plot.x + plot.width / 3, plot.y + 60, { steps: 5 });
+    await page.mouse.up();
+    await page.getByRole('button', { name: 'Undo the selection: back to all times' }).waitFor();
+    await page.waitForFunction((before) => !document.body.textContent.includes(before), before);
+    await settled(page);
+    const settings = new URLSearchParams(page.url().split('?')[1]);
+    const [from, to] = [settings.get('from'), settings.get('to').replace('Z', '')];
+    // The page has the end of the last interval, the program the last time that counts.
+    const last = new Date(Date.parse(`${to}Z`) - 1).toISOString().replace('Z', '999999Z');
+    const expected = read(CAPTURES, '--by', 'protocol', '--from', from, '--to', last);
+    assert.deepEqual(await said(page), figures(expected));
+    assert.ok(sum(expected, 'flows') > 0 && figures(expected)[0] < number(before.match(/[\d,]+/)[0]));
+    const servers = await cells(page, 'Servers', 3);
+    assert.equal(Object.values(servers).reduce((sum, text) => sum + number(text), 0), sum(expected, 'bytes'));
+    const url = page.url();
+    // One interval, by the table.
+    await page.getByText('Table: Bits per second by application').click();
+    await page.getByRole('button', { name: /^\d\d:\d\d:\d\d/ }).first().click();
+    await page.getByRole('button', { name: /Undo the selection: back to 20/ }).click();
+    await page.waitForURL((now) => new URLSearchParams(now.hash.split('?')[1]).get('from') === from);
+    await page.getByRole('button', { name: 'Undo the selection: back to all times' }).click();
+    await page.getByText(before).waitFor();
+    await close();
+    const other = await open(view, url.slice(url.indexOf('#')));
+    await other.page.getByRole('button', { name: 'Undo the selection: back to all times' }).waitFor();
+    await settled(other.page);
+    assert.deepEqual(await said(other.page), figures(expected));
+    assert.deepEqual([...faults, ...other.faults], []);
+});
+
+test('a click on a row filters, also by texts of an attacker', async () => {
+    const view = await View.start(hostile);
+    const { page, faults } = await open(view, '#traffic?by=http_host');
+    await settled(page);
+    const legend = page.locator('.legend li');
+    assert.equal(await legend.count(), HOSTS.length, 'all hosts, and no others');
+    for (const [host, canBeNamed] of HOSTS) {
+        await page.evaluate(() => (location.hash = '#traffic?by=http_host'));
+        await settled(page);
+        const item = legend.filter({ hasText: host.toLowerCase() }).first();
+        await item.waitFor();
+        const button = item.getByRole('button', { name: host.toLowerCase(), exact: true });
+        assert.equal(await button.count(), canBeNamed ? 1 : 0, host);
+        if (!canBeNamed) continue;
+        await button.click();
+        await page.getByText('Flows that began in this time: 1,').waitFor();
+        assert.equal(await page.getByRole('alert').count(), 0, host);
+        await settled(page);
+        assert.ok((await page.getByLabel('Filter').inputValue()).toLowerCase().includes(host.toLowerCase()));
+    }
+    // What a filter joins with or stays together.
+    await page.evaluate(() => (location.hash = '#traffic?where=port+1+or+port+80'));
+    await page.getByText(`Flows that began in this time: ${HOSTS.length},`).waitFor();
+    await settled(page);
+    await page.getByRole('table', { name: 'Top talkers' }).getByRole('button', { name: '10.0.0.1', exact: true }).click();
+    await page.waitForURL((url) => new URLSearchParams(url.hash.split('?')[1]).get('where') === '(port 1 or port 80) and host = 10.0.0.1');
+    await page.getByText(`Flows that began in this time: ${HOSTS.length},`).waitFor();
+    assert.equal(await page.locator('img').count(), 0);
+    assert.equal(await page.evaluate('window.attacked'), undefined);
+    assert.deepEqual(faults, []);
+});
+
+test('the filter completes names of fields by keyboard', async () => {
+    const view = await View.start(hostile);
+    const { page, faults } = await open(view, '#traffic');
+    const filter = page.getByLabel('Filter');
+    await filter.pressSequentially('dst_p');
+    const options = page.getByRole('listbox', { name: 'Fields' }).getByRole('option');
+    await options.filter({ hasText: 'dst_port' }).waitFor();
+    await page.keyboard.press('ArrowDown');
+    assert.equal(await filter.getAttribute('aria-activedescendant'), await options.first().getAttribute('id'));
+    await page.keyboard.press('Enter');
+    await page.waitForFunction(() => document.querySelector('[name=where]').value === 'dst_port ');
+    await filter.pressSequentially('= 80');
+    // A value is not completed.
+    assert.equal(await options.count(), 0);
+    await page.keyboard.press('Enter');
+    await page.waitForURL((url) => url.hash === '#traffic?where=dst_port+%3D+80');
+    await page.getByText(`Flows that began in this time: ${HOSTS.length},`).waitFor();
+    assert.deepEqual(faults, []);
+});
+
+test('quality agrees with weir tcp', async () => {
+    const view = await View.start(...CAPTURES);
+    const { page, faults } = await open(view, '#quality');
+    await page.getByRole('heading', { name: 'Handshakes' }).waitFor();
+    await settled(page);
+    const rows = read(CAPTURES, '--by', 'server_ip,service_port', '--sort', 'response_mean_ns');
+    const slow = await cells(page, 'Slow servers', 6);
+    const answered = rows.filter((row) => row.response_mean_ns !== null).slice(0, 10);
+    assert.deepEqual(Object.keys(slow).slice(0, answered.length), answered.map((row) => `${row.server_ip} – ${row.service_port}`));
+    const [segments, retransmitted] = ['segments', 'retransmitted'].map((name) => sum(rows, name));
+    await page.getByText(`of ${segments.toLocaleString('en-US')} segments were retransmitted`).waitFor();
+    const sides = ['from clients', 'from servers'].map((_, at) => cells(page, 'The side of the loss', at + 1));
+    const lost = (await Promise.all(sides)).flatMap((side) => Object.values(side).map(number));
+    assert.equal(lost.reduce((sum, count) => sum + count), retransmitted);
+    const unseen = sum(read(CAPTURES, '--fields', 'fwd_tcp_retransmitted_unseen'), 'fwd_tcp_retransmitted_unseen');
+    assert.equal(lost[2], unseen, 'all clients of these captures send first');
+    const failed = failures(CAPTURES);
+    const reasons = {
+        'no answer': failed.no_answer,
+        refused: failed.refused,
+        'half-open': failed.half_open,
+        'reset by the server': failed.reset_by_server + failed.reset_by_both,
+        'reset by the client': failed.reset_by_client,
+    };
+    const shown = await cells(page, 'Failed connections by reason', 2);
+    const expected = Object.entries(reasons).filter(([, count]) => count > 0);
+    assert.ok(expected.length > 1, JSON.stringify(failed));
+    assert.deepEqual(Object.entries(shown).map(([name, text]) => [name, number(text)]), expected);
+    await page.getByText('Histogram: Flows by mean response time').click();
+    await page.getByRole('table', { name: 'Flows by mean response time' }).waitFor();
+    const bins = Object.values(await cells(page, 'Flows by mean response time', 2)).map(number);
+    assert.equal(bins.reduce((sum, count) => sum + count), read(CAPTURES, '--where', 'response').length);
+    assert.deepEqual(faults, []);
+});
+
+test('stored flows have pages, and a flow its place and its neighbours', async () => {
+    const view = await View.start(...CAPTURES);
+    const all = read(CAPTURES).length;
+    const { page, faults } = await open(view, '#flows?top=20');
+    await page.getByText(`${all} of ${all} flows match; the first 20 are shown.`).waitFor();
+    const rows = page.locator('.flows tbody tr');
+    const first = await rows.allTextContents();
+    await page.getByRole('button', { name: 'Next page' }).click();
+    await page.getByText('those from 21 to 40 are shown').waitFor();
+    const second = await rows.allTextContents();
+    assert.equal(new Set([...first, ...second]).size, 40);
+    await page.reload();
+    await page.getByText('those from 21 to 40 are shown').waitFor();
+    await rows.first().click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('end_time', { exact: true }).waitFor();
+    await dialog.locator('.place').waitFor();
+    await dialog.getByRole('link', { name: 'The same two hosts' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    await page.waitForURL((url) => /where=host/.test(url.hash));
+    await page.getByText(`of ${all} flows match`).waitFor();
+    assert.deepEqual(faults, []);
+});
+
+test('no view of stored flows has a serious fault, at any width, in light and dark', async () => {
+    const view = await View.start(...CAPTURES);
+    const views = ['traffic', 'traffic?by=host/24&figure=packets', 'quality', 'flows', 'traffic?where=port+1', 'traffic?where=prt+1'];
+    for (const width of SIZES) {
+        for (const colorScheme of SCHEMES) {
+            const { page, faults, origin, close } = await open(view, '', { colorScheme, viewport: { width, height: 800 } });
+            for (const [at, name] of views.entries()) {
+                await page.goto(`${origin}/#${name}`);
+                const isSeen = at < 4 ? page.locator('tbody tr') : page.locator('.empty, [role=alert]');
+                await isSeen.first().waitFor();
+                await page.waitForFunction(() => !document.querySelector('[aria-busy="true"]'));
+                await inspect(page, `stored-${['traffic', 'subnets', 'quality', 'flows', 'empty', 'wrong'][at]}`, { width, colorScheme });
+            }
+            await page.getByLabel('Filter').fill('dst_');
+            await page.getByRole('listbox', { name: 'Fields' }).waitFor();
+            await page.keyboard.press('ArrowDown');
+            await inspect(page, 'stored-completion', { width, colorScheme });
+            await page.goto(`${origin}/#flows`);
+            await page.locator('.flows tbody tr').first().click();
+            await page.getByRole('dialog').getByText('end_time', { exact: true }).waitFor();
+            await inspect(page, 'stored-flow', { width, colorScheme });
+            assert.deepEqual(faults, []);
+            await close();
+        }
+    }
+});
