@@ -26,6 +26,8 @@ pub const BURSTS_BETWEEN_CHECKS: u64 = 16;
 #[derive(Default)]
 pub struct DamageLog {
     count: u64,
+    /// Those that are logged one by one.
+    texts: Vec<String>,
     /// A file was damaged, not a live source.
     has_damaged_file: bool,
 }
@@ -40,6 +42,7 @@ impl DamageLog {
         let is_live = matches!(error, weir_capture::Error::Live { .. });
         self.has_damaged_file |= !is_live;
         if self.count <= Self::LIMIT {
+            self.texts.push(error.to_string());
             warn!(%error, "{}", if is_live { "source failed" } else { "damaged input" });
         }
     }
@@ -59,6 +62,13 @@ impl DamageLog {
     pub fn count(&self) -> u64 {
         self.count
     }
+
+    /// What is damaged, up to a limit.
+    pub fn into_texts(mut self) -> Vec<String> {
+        let others = self.count.saturating_sub(Self::LIMIT);
+        self.texts.extend((others > 0).then(|| format!("{others} more damaged places")));
+        self.texts
+    }
 }
 
 /// Logs link types for which the filter expression has no meaning. Returns whether there are any.
@@ -77,17 +87,15 @@ pub fn log_filter_errors(errors: &[FilterError]) -> bool {
     !errors.is_empty()
 }
 
+/// What is wrong after a signal.
+pub const INTERRUPTED: &str = "interrupted: the rest of the input was not read";
+
 pub fn log_interrupted() {
-    warn!("interrupted: the rest of the input was not read");
+    warn!("{INTERRUPTED}");
 }
 
 /// Checks what a command is given to read. At most one source is standard input.
 pub fn check_sources(sources: &[SourceSpec], command: &'static str) -> Result<(), Error> {
-    let is_live = |source: &&SourceSpec| match source {
-        SourceSpec::Live(_) => true,
-        SourceSpec::Capture(path) => path.to_str().is_some_and(weir_capture::is_interface) && !path.exists(),
-        SourceSpec::Generated(_) | SourceSpec::Packets(_) => false,
-    };
     if command == "tcp"
         && let Some(live) = sources.iter().find(is_live)
     {
@@ -105,6 +113,15 @@ pub fn check_sources(sources: &[SourceSpec], command: &'static str) -> Result<()
         return Err(InputError::StandardInputTwice.into());
     }
     Ok(())
+}
+
+/// Whether a source is an interface, also if it has only its name.
+pub fn is_live(source: &&SourceSpec) -> bool {
+    match source {
+        SourceSpec::Live(_) => true,
+        SourceSpec::Capture(path) => path.to_str().is_some_and(weir_capture::is_interface) && !path.exists(),
+        SourceSpec::Generated(_) | SourceSpec::Packets(_) => false,
+    }
 }
 
 /// Refuses a source that takes the traffic of the loopback interface away from the whole machine,

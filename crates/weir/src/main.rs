@@ -39,6 +39,7 @@ mod settings;
 mod signals;
 mod store;
 mod stored;
+mod stored_answers;
 mod stored_reader;
 mod stored_sums;
 mod summary;
@@ -46,6 +47,7 @@ mod synth;
 mod table;
 mod tcp;
 mod top;
+mod view;
 
 use arguments::{Arguments, Command, LogFormat, Logging};
 use clap::CommandFactory;
@@ -103,6 +105,7 @@ fn main() -> ExitCode {
     let result = signals::survive_file_size_limit().and_then(|()| match command {
         Command::Read(read) => read::run(&read),
         Command::Probe(probe) => probe::run(&probe, given, invalid),
+        Command::View(view) => view::run(&view),
         Command::Tcp(tcp) => tcp::run(&tcp),
         Command::Top(top) => top::run(&top),
         Command::Packets(packets) => packets::run(&packets),

@@ -12,7 +12,7 @@ use crate::memory::MemoryUse;
 use crate::missing_options;
 use crate::outputs::{Outputs, log_sink_failure};
 use crate::packet_records;
-use crate::run_status::RunStatus;
+use crate::run_status::{Ended, RunStatus};
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::{settings, start_error};
 use crate::signals::StopSignal;
@@ -37,18 +37,22 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let sources = read.sources();
     if let Some(stored) = stored::paths(&sources)? {
-        return stored::run(read, &stored);
+        return stored::run(read, &stored, StopSignal::register).map(|ended| ended.status);
     }
     for output in &read.sinks.outputs {
         if let Output::Packets(path) = output {
             return packet_records::run(read, path);
         }
     }
-    run_pipeline(read, &sources)
+    run_pipeline(read, &sources, StopSignal::register).map(|ended| ended.status)
 }
 
-/// Meters packets.
-fn run_pipeline(read: &Read, sources: &[SourceSpec]) -> Result<RunStatus, Error> {
+/// Meters packets. `register` says what signals do.
+pub fn run_pipeline(
+    read: &Read,
+    sources: &[SourceSpec],
+    register: impl FnOnce() -> Result<StopSignal, Error>,
+) -> Result<Ended, Error> {
     input::check_sources(sources, "read")?;
     input::check_loopback(sources, read.force)?;
     input::check_packets(sources, &read.metering.selection, read.rules.is_some())?;
@@ -67,7 +71,7 @@ fn run_pipeline(read: &Read, sources: &[SourceSpec]) -> Result<RunStatus, Error>
     if let (Some(actions), Some(enricher)) = (&actions, &enricher) {
         missing_options::check_tags(&actions.rules, metering, &enricher.current())?;
     }
-    let stop_signal = StopSignal::register()?;
+    let stop_signal = register()?;
     let stop = stop_signal.flag();
     let reading_threads = reading_threads(read, sources.len());
     let threads = if read.threads.is_some() { ReadingThreads::UpTo } else { ReadingThreads::IfUseful };
@@ -109,8 +113,8 @@ fn run_pipeline(read: &Read, sources: &[SourceSpec]) -> Result<RunStatus, Error>
     let settings = Settings { observer, interface_names, enricher, memory_thread, timing, ..settings };
     let (pipeline, exporter) = start_pipeline(settings, sinks, actions, is_requested)?;
     stop_signal.start_thread_with(&timing, exporter.end_soon());
-    let (ledger, status) = meter(&mut source, pipeline, exporter, &stop, progress);
-    Ok(outputs.report(&ledger, open, &read.reporting, status, None))
+    let (ledger, Ended { status, problems }) = meter(&mut source, pipeline, exporter, &stop, progress);
+    Ok(Ended { status: outputs.report(&ledger, open, &read.reporting, status, None), problems })
 }
 
 /// The outputs, which are valid, and no input.
@@ -150,7 +154,7 @@ fn meter(
     mut exporter: Exporter,
     stop: &AtomicBool,
     mut progress: Progress,
-) -> (Ledger, RunStatus) {
+) -> (Ledger, Ended) {
     let (mut damage, mut filter_failed) = (DamageLog::default(), false);
     let mut status_reported = Instant::now();
     let (mut interrupted, mut no_sink_left, mut sink_failed) = (false, false, false);
@@ -207,6 +211,10 @@ fn meter(
     if no_sink_left && sink_failed {
         error!("all outputs have failed: the rest of the input was not read");
     }
-    let has_problems = damage.count() > 0 || interrupted || filter_failed || sink_failed;
-    (ledger, RunStatus::from_problems(has_problems))
+    let status = RunStatus::from_problems(damage.count() > 0 || interrupted || filter_failed || sink_failed);
+    let mut problems = damage.into_texts();
+    problems.extend(interrupted.then(|| input::INTERRUPTED.into()));
+    problems.extend(filter_failed.then(|| "the filter has no meaning for some packets, which are left out".into()));
+    problems.extend(sink_failed.then(|| "some flows could not be written; the log has the reason".into()));
+    (ledger, Ended { status, problems })
 }

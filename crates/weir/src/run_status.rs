@@ -11,6 +11,13 @@ pub enum RunStatus {
     Problems,
 }
 
+/// How it has ended, and what was wrong, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub status: RunStatus,
+    pub problems: Vec<String>,
+}
+
 impl RunStatus {
     pub fn and(self, other: Self) -> Self {
         if self == Self::Success { other } else { self }

@@ -26,30 +26,38 @@ pub struct StopSignal {
     signals: Signals,
     /// The handlers that end the program.
     opening: Vec<SigId>,
+    /// Whether further signals end the program.
+    ends: bool,
 }
 
 impl StopSignal {
     /// SIGINT and SIGTERM, and SIGHUP as the end of the terminal, unless it is ignored (`nohup`).
     pub fn register() -> Result<Self, Error> {
-        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
-        Self::of([SIGINT, SIGTERM].into_iter().chain(hangup).collect())
+        Self::of(with_hangup(), true)
+    }
+
+    /// The same, but no further signal ends the program: it removes what it has made.
+    pub fn register_without_end() -> Result<Self, Error> {
+        Self::of(with_hangup(), false)
     }
 
     /// SIGINT and SIGTERM.
     pub fn register_without_hangup() -> Result<Self, Error> {
-        Self::of(vec![SIGINT, SIGTERM])
+        Self::of(vec![SIGINT, SIGTERM], true)
     }
 
-    fn of(stopping: Vec<i32>) -> Result<Self, Error> {
+    fn of(stopping: Vec<i32>, ends: bool) -> Result<Self, Error> {
         let flag = Arc::new(AtomicBool::new(false));
         let mut opening = Vec::new();
         for &signal in &stopping {
-            let end = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, flag.clone());
-            opening.push(end.map_err(Error::Signals)?);
+            if ends {
+                let end = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, flag.clone());
+                opening.push(end.map_err(Error::Signals)?);
+            }
             signal_hook::flag::register(signal, flag.clone()).map_err(Error::Signals)?;
         }
         let signals = Signals::new(stopping).map_err(Error::Signals)?;
-        Ok(Self { flag, signals, opening })
+        Ok(Self { flag, signals, opening, ends })
     }
 
     /// The flag.
@@ -73,7 +81,7 @@ impl StopSignal {
 
     fn start(self, pause: Duration, discard: Option<Box<dyn Fn() + Send>>) -> Arc<AtomicBool> {
         const STACK_BYTES: usize = 64 << 10;
-        let Self { flag, mut signals, opening } = self;
+        let Self { flag, mut signals, opening, ends } = self;
         let wait = move || {
             signals.forever().next();
             if let Some(discard) = discard {
@@ -83,6 +91,9 @@ impl StopSignal {
                     "another signal loses the records that outputs have not accepted by then; a spool keeps them",
                 );
                 discard();
+            }
+            if !ends {
+                return;
             }
             let signal =
                 next(&mut signals, pause, "another signal ends the program at once, and loses what is not written");
@@ -106,6 +117,12 @@ fn next(signals: &mut Signals, pause: Duration, warning: &str) -> Option<i32> {
     error!("{warning}");
     signals.pending().for_each(drop);
     signals.forever().next()
+}
+
+/// SIGINT, SIGTERM and, unless it is ignored (`nohup`), SIGHUP.
+fn with_hangup() -> Vec<i32> {
+    let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    [SIGINT, SIGTERM].into_iter().chain(hangup).collect()
 }
 
 /// Whether the parent of this process has set a signal to be ignored.

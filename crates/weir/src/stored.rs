@@ -8,7 +8,7 @@ use crate::error::{Error, InputError};
 use crate::files::{self, Target};
 use crate::input;
 use crate::outputs::{Outputs, log_sink_failure};
-use crate::run_status::RunStatus;
+use crate::run_status::{Ended, RunStatus};
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::key_options;
 use crate::signals::StopSignal;
@@ -43,7 +43,12 @@ pub fn paths(sources: &[SourceSpec]) -> Result<Option<StoredPaths>, Error> {
     }
 }
 
-pub fn run(read: &Read, stored: &StoredPaths) -> Result<RunStatus, Error> {
+/// Reads flows. `register` says what signals do.
+pub fn run(
+    read: &Read,
+    stored: &StoredPaths,
+    register: impl FnOnce() -> Result<StopSignal, Error>,
+) -> Result<Ended, Error> {
     check_options(read)?;
     raise_limit_of_files();
     let mut reader = StoredReader::open(stored, read.times_ns()?)?;
@@ -62,7 +67,7 @@ pub fn run(read: &Read, stored: &StoredPaths) -> Result<RunStatus, Error> {
     if lists.is_some_and(|lists| lists.has_findings) {
         warn!("--tags: fingerprints are not known of stored flows, and names only if they were stored");
     }
-    let stop_signal = StopSignal::register()?;
+    let stop_signal = register()?;
     let stop = stop_signal.flag();
     let mut open = outputs.open(&read.sinks, key_options(&read.metering), read.output_files.mode(), &stop)?;
     // Files are opened one after the other.
@@ -91,9 +96,9 @@ pub fn run(read: &Read, stored: &StoredPaths) -> Result<RunStatus, Error> {
     stop_signal.start_thread_with(&timing, exporter.end_soon());
     let sums = stored_sums::sum_up(read, &outputs, &mut reader, &stop, &mut progress);
     let sums = sums.map(|sums| sums.pass_on(&outputs, &open));
-    let (ledger, status) = export(&mut reader, sums, exporter, &stop, &mut progress);
+    let (ledger, Ended { status, problems }) = export(&mut reader, sums, exporter, &stop, &mut progress);
     open.summary.lock().unwrap_or_else(PoisonError::into_inner).not_selected = reader.others();
-    Ok(outputs.report(&ledger, open, &read.reporting, status, None))
+    Ok(Ended { status: outputs.report(&ledger, open, &read.reporting, status, None), problems })
 }
 
 /// Passes all records to the sinks, until their end, a signal, or until no sink is left. If the sinks have the sums of
@@ -104,10 +109,11 @@ fn export(
     mut exporter: Exporter,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> (Ledger, RunStatus) {
+) -> (Ledger, Ended) {
     let mut pipeline = StoredPipeline::new(exporter.handle());
-    let mut has_problems = !reader.problems.is_empty();
+    let mut problems: Vec<String> = reader.problems.iter().map(StoredProblem::text).collect();
     reader.problems.iter().for_each(StoredProblem::log);
+    let mut has_problems = !problems.is_empty();
     let log_errors = |errors: Vec<weir_export::Error>| {
         // A closed pipe is no failure.
         let failures = errors.iter().filter(|error| !error.is_closed_pipe());
@@ -122,7 +128,7 @@ fn export(
             Ok(true) => {}
             Ok(false) => break,
             Err(problem) => {
-                has_problems = true;
+                problems.push(problem.text());
                 problem.log();
             }
         }
@@ -137,14 +143,15 @@ fn export(
         }
     }
     if stop.load(Ordering::Relaxed) {
-        has_problems = true;
+        problems.push(input::INTERRUPTED.into());
         input::log_interrupted();
     }
     progress.clear();
     exporter.report_status([pipeline.account()], 1, Vec::new());
     exporter.finish();
     has_problems |= log_errors(exporter.take_errors());
-    (exporter.ledger([pipeline.account().clone()]), RunStatus::from_problems(has_problems))
+    let status = RunStatus::from_problems(has_problems || !problems.is_empty());
+    (exporter.ledger([pipeline.account().clone()]), Ended { status, problems })
 }
 
 /// The files of an hour are open at the same time.

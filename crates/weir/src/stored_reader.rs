@@ -54,6 +54,11 @@ impl StoredPaths {
         true
     }
 
+    /// Takes the stores and Parquet files out.
+    pub fn take_parquet(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.parquet)
+    }
+
     /// All paths.
     pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
         self.parquet.iter().chain(&self.ipfix).chain(&self.nfdump)
@@ -118,6 +123,14 @@ impl From<Problem> for StoredProblem {
 }
 
 impl StoredProblem {
+    /// What is wrong, with the path.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Ended(path, error) => format!("{}: {error}", path.display()),
+            Self::LeftOut(path, records) => format!("{}: left out: {records}", path.display()),
+        }
+    }
+
     /// Logs it.
     pub fn log(&self) {
         match self {

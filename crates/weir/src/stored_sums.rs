@@ -5,13 +5,14 @@ use crate::console::progress::Progress;
 use crate::outputs::{OpenOutputs, Outputs};
 use crate::stored_reader::StoredReader;
 use std::num::NonZero;
+use std::ops::RangeInclusive;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use tracing::debug;
 use weir_ledger::RecordTotals;
-use weir_query::{StoredTotals, StoredView, View};
-use weir_store::Summing;
+use weir_query::{Expression, StoredTotals, StoredView, View};
+use weir_store::{FlowReader, Summing};
 
 /// More threads wait for the one that merges their sums.
 const MAX_THREADS: usize = 8;
@@ -47,9 +48,28 @@ pub fn sum_up(
     if condition.is_none() && read.sinks.records.is_some() {
         return None;
     }
+    View::new(settings.clone()).ok()?;
+    let view = || View::new(settings.clone()).expect("these settings are checked");
+    let (view, totals) = sum_up_columns(reader, condition, starts_ns, &view, stop, |view, done_bytes| {
+        progress.update(weir_capture::Progress { done_bytes, total_bytes }, || packets(view));
+    })?;
+    Some(StoredSums { view, totals })
+}
+
+/// Sums up the selected flows of Parquet files by their columns, on the cores that this thread may use. `on_progress`
+/// gets the sums so far, and the octets of the files that are read. `None` if that is not possible: the reader is at the
+/// beginning then.
+pub fn sum_up_columns(
+    reader: &mut FlowReader,
+    condition: Option<&Expression>,
+    starts_ns: Option<RangeInclusive<u64>>,
+    empty: &dyn Fn() -> View,
+    stop: &AtomicBool,
+    mut on_progress: impl FnMut(&View, u64),
+) -> Option<(View, StoredTotals)> {
+    let (mut view, part) = (empty(), empty());
+    let settings = part.settings();
     let plan = StoredView::new(settings, condition, starts_ns, reader.read_columns(), |fields| reader.sources(fields))?;
-    let mut view = View::new(settings.clone()).ok()?;
-    let part = View::new(settings.clone()).ok()?;
     let mut totals = StoredTotals::default();
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
     let summing = Summing { threads, zeros: &plan.zeros(), stop };
@@ -58,10 +78,10 @@ pub fn sum_up(
         || plan.sums(&part),
         |sums, done_bytes| {
             sums.merge_into(&mut view, &mut totals);
-            progress.update(weir_capture::Progress { done_bytes, total_bytes }, || packets(&view));
+            on_progress(&view, done_bytes);
         },
     );
-    is_done.then_some(StoredSums { view, totals })
+    is_done.then_some((view, totals))
 }
 
 fn packets(view: &View) -> u64 {

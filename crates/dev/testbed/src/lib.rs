@@ -8,6 +8,7 @@
 //! * [`ipfix`]: IPFIX messages, also wrong ones.
 //! * [`kafka`]: a cluster of Kafka, and a decoder of protobuf.
 //! * [`tcpdump`]: tcpdump at an interface or a pipe.
+//! * [`viewed`]: a `weir view` that serves the HTTP interface.
 //! * [`mmdb`]: databases in the MaxMind DB format.
 #![allow(missing_docs)] // The names of these functions are sentences in the tests.
 
@@ -25,6 +26,7 @@ pub mod records;
 pub mod running;
 pub mod served;
 pub mod tcpdump;
+pub mod viewed;
 
 pub use binary::{
     Background, assert_usage_errors, binary, command, failure, gunzip, is_installed, is_root, ledger_of, metered,

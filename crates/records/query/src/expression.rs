@@ -33,6 +33,12 @@ impl Expression {
         Ok(Self { text: text.into(), root: parser::parse(text, zone)? })
     }
 
+    /// What matches both.
+    pub fn and(&self, other: &Self) -> Self {
+        let text = format!("({}) and ({})", self.text, other.text);
+        Self { text, root: Node::All([self.root.clone(), other.root.clone()].into()) }
+    }
+
     /// Whether a record matches.
     #[inline]
     pub fn matches(&self, flow: &FlowRecord) -> bool {

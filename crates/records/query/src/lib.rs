@@ -17,6 +17,8 @@ mod distinct;
 mod error;
 mod expression;
 mod group_field;
+mod kept_groups;
+mod key_hash;
 mod lexer;
 mod limits;
 mod literal;
@@ -30,6 +32,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 mod view;
+mod view_rows;
 
 pub use count_field::CountField;
 pub use distinct::DistinctCount;

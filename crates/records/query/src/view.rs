@@ -10,14 +10,15 @@
 use crate::count_field::CountField;
 use crate::distinct::{DistinctCount, DistinctSet};
 use crate::group_field::GroupField;
+use crate::kept_groups::KeptGroups;
+use crate::key_hash::hash_key;
 use crate::order::{InvalidOrder, Metric, Order, RowOrder, rank};
 use crate::sums::Sums;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use std::cmp::{Ordering, Reverse};
-use std::hash::{BuildHasher, Hash, Hasher};
-use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use weir_fields::{Column, FieldValue, column};
 use weir_flow::FlowRecord;
 use weir_text::zone::Zone;
@@ -96,6 +97,8 @@ pub struct View {
     spread_flows: u64,
     /// Of these, those that span more than [`MAX_INTERVALS`].
     long_flows: u64,
+    /// With intervals: the groups that have rows of their own; `None` for all.
+    kept: Option<Arc<KeptGroups>>,
 }
 
 /// The groups of records with the same values.
@@ -114,7 +117,7 @@ pub(crate) struct KeyRows {
 pub struct Row {
     /// Start of the interval, ns since 1970 UTC, if there are intervals.
     pub start_ns: Option<u64>,
-    /// A value for each field.
+    /// A value for each field; none for a row that sums up groups.
     pub key: Vec<FieldValue<'static>>,
     /// The sums.
     pub sums: Sums,
@@ -125,6 +128,8 @@ pub struct Row {
 /// A group in the order of the view.
 struct Ranked {
     start_ns: u64,
+    /// It sums up the groups that are not kept.
+    is_rest: bool,
     rank: (bool, u64),
     row: u32,
 }
@@ -196,7 +201,28 @@ impl View {
             total: Sums::NONE,
             spread_flows: 0,
             long_flows: 0,
+            kept: None,
         }
+    }
+
+    /// An empty view with the same fields and intervals of this length, in which the first groups of this one have rows
+    /// of their own, and all others are one row of each interval. This view has neither intervals nor counts.
+    pub fn of_first_groups(&self, most: usize, every_ns: u64, groups: usize) -> Self {
+        let (rows, _) = self.first_rows(most);
+        let others = self.groups() - rows.len();
+        let settings = ViewSettings { every_ns: Some(every_ns), groups, ..self.settings.clone() };
+        let kept = Some(Arc::new(KeptGroups::new(rows.into_iter().map(|row| row.key).collect(), others.max(1) as u64)));
+        Self { kept, ..Self::with_order(settings, self.order) }
+    }
+
+    /// Takes the memory of all groups now, so that none is taken while records are added. Fields with texts take theirs
+    /// when a group begins.
+    pub fn reserve(&mut self) {
+        let Self { settings, index, hasher, keys, rows, key_values, .. } = self;
+        let of_row = |row: u32| &keys[row as usize * *key_values..][..*key_values];
+        index.reserve(settings.groups, |&row| hash_key(hasher, of_row(row)));
+        keys.reserve_exact(settings.groups * *key_values);
+        rows.reserve_exact(settings.groups);
     }
 
     /// Adds a batch of records to their groups.
@@ -312,7 +338,15 @@ impl View {
 
     /// Finds the row of the key, or makes a new one; `None` without memory.
     fn row_of(&mut self, key: &[FieldValue<'_>]) -> Option<u32> {
-        let Self { settings, index, hasher, keys, key_texts, rows, key_values, .. } = self;
+        let Self { settings, index, hasher, keys, key_texts, rows, key_values, kept, .. } = self;
+        let rest;
+        let key = match kept {
+            Some(kept) if !kept.has(&key[1..]) => {
+                rest = KeptGroups::rest_key(key);
+                rest.as_slice()
+            }
+            _ => key,
+        };
         let of_row = |row: u32| &keys[row as usize * *key_values..][..*key_values];
         let hash = hash_key(hasher, key);
         if let Some(&row) = index.find(hash, |&row| of_row(row) == key) {
@@ -339,7 +373,7 @@ impl View {
     /// An empty view of a part of the records, to be merged with [`Self::merge`]. All of its groups fit into memory.
     pub(crate) fn of_part(&self) -> Self {
         let settings = ViewSettings { groups: u32::MAX as usize, counts: Vec::new(), ..self.settings.clone() };
-        Self { hasher: self.hasher.clone(), ..Self::with_order(settings, self.order) }
+        Self { hasher: self.hasher.clone(), kept: self.kept.clone(), ..Self::with_order(settings, self.order) }
     }
 
     /// The groups of records with these values, on the one side and, if the view has sides, on the other.
@@ -393,8 +427,9 @@ impl View {
         [source, if key.has_other { row(&mut key.keys[1]) } else { source }]
     }
 
-    /// Adds a view of records that come behind those of this one. Its groups are those of [`Self::of_part`].
-    pub(crate) fn merge(&mut self, part: Self) {
+    /// Adds a view of other records, with the same fields and intervals. Its groups come behind those of this one. It has
+    /// no counts.
+    pub fn merge(&mut self, part: Self) {
         for (row, sums) in part.rows.iter().enumerate() {
             match self.row_of(&part.keys[row * part.key_values..][..part.key_values]) {
                 Some(row) => self.rows[row as usize].merge(sums),
@@ -410,6 +445,11 @@ impl View {
     /// A number of a row; it does not apply if it is not known.
     pub fn number(&self, metric: Metric, sums: &Sums) -> FieldValue<'static> {
         if self.settings.unknown.contains(&metric) { FieldValue::NotApplicable } else { metric.value(sums) }
+    }
+
+    /// With a row in each interval for the groups that are not kept: how many there are, at least.
+    pub(crate) fn groups_of_rest(&self) -> Option<u64> {
+        self.kept.as_ref().map(|kept| kept.others)
     }
 
     /// What the view is.
@@ -513,15 +553,16 @@ impl View {
     }
 
     fn ranked(&self, row: usize) -> Ranked {
-        let start_ns = match self.keys.get(row * self.key_values) {
-            Some(&FieldValue::Time(start_ns)) if self.settings.every_ns.is_some() => start_ns,
-            _ => 0,
+        let (start_ns, is_rest) = match self.keys.get(row * self.key_values) {
+            Some(&FieldValue::Time(start_ns)) if self.settings.every_ns.is_some() => (start_ns, false),
+            Some(&FieldValue::Implied(start_ns)) if self.kept.is_some() => (start_ns, true),
+            _ => (0, false),
         };
         let rank = match self.order {
             RowOrder::Count(at, ascending) => rank(Some(self.counts_of(row)[at].count().number), ascending),
             order => order.rank(&self.rows[row]),
         };
-        Ranked { start_ns, rank, row: row as u32 }
+        Ranked { start_ns, is_rest, rank, row: row as u32 }
     }
 
     fn compare_ranked(&self, one: &Ranked, other: &Ranked) -> Ordering {
@@ -529,7 +570,8 @@ impl View {
             RowOrder::Metric(..) | RowOrder::Count(..) => other.rank.cmp(&one.rank),
             RowOrder::Key(..) => Ordering::Equal,
         };
-        one.start_ns.cmp(&other.start_ns).then(by_rank).then_with(|| {
+        let by_place = (one.start_ns, one.is_rest).cmp(&(other.start_ns, other.is_rest));
+        by_place.then(by_rank).then_with(|| {
             let entry = |ranked: &Ranked| (self.fields_of(ranked.row as usize), &self.rows[ranked.row as usize]);
             self.compare(entry(one), entry(other))
         })
@@ -555,9 +597,10 @@ impl View {
     }
 
     fn row(&self, row: usize) -> Row {
-        let start_ns = self.settings.every_ns.map(|_| self.ranked(row).start_ns);
+        let Ranked { start_ns, is_rest, .. } = self.ranked(row);
         let counts = self.counts_of(row).iter().map(DistinctSet::count).collect();
-        Row { start_ns, key: self.fields_of(row).to_vec(), sums: self.rows[row], counts }
+        let key = if is_rest { Vec::new() } else { self.fields_of(row).to_vec() };
+        Row { start_ns: self.settings.every_ns.map(|_| start_ns), key, sums: self.rows[row], counts }
     }
 
     fn counts_of(&self, row: usize) -> &[DistinctSet] {
@@ -598,30 +641,6 @@ fn recycle<'a>(mut values: Vec<FieldValue<'_>>) -> Vec<FieldValue<'a>> {
     values.clear();
     // The standard library keeps the memory if the types have the same layout.
     values.into_iter().map(|_| FieldValue::NotApplicable).collect()
-}
-
-fn hash_key(hasher: &RandomState, key: &[FieldValue<'_>]) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    for value in key {
-        match *value {
-            FieldValue::Text(ref text) => text.hash(&mut hasher),
-            FieldValue::NotApplicable | FieldValue::NoValue => hasher.write_u8(0),
-            FieldValue::Unsigned(number) | FieldValue::Implied(number) | FieldValue::Time(number) => {
-                hasher.write_u64(number);
-            }
-            FieldValue::Float(number) => hasher.write_u64(number.to_bits()),
-            FieldValue::Ip(IpAddr::V4(address)) => hasher.write_u32(address.to_bits()),
-            FieldValue::Ip(IpAddr::V6(address)) => hasher.write_u128(address.to_bits()),
-            FieldValue::Mac(octets) => octets.hash(&mut hasher),
-            FieldValue::Code(number, _) | FieldValue::Protocol(number) => hasher.write_u8(number),
-            FieldValue::TcpFlags(bits) => hasher.write_u16(bits),
-            FieldValue::Approximate(set) => hasher.write_u16(set.0),
-            FieldValue::Degraded(set) => hasher.write_u8(set.0),
-            FieldValue::Notes(set) => hasher.write_u8(set.0),
-            FieldValue::CommunityId(id) => id.hash(&mut hasher),
-        }
-    }
-    hasher.finish()
 }
 
 fn compare_keys(one: &[FieldValue<'_>], other: &[FieldValue<'_>]) -> Ordering {

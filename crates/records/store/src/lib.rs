@@ -36,6 +36,6 @@ pub use rows::Row;
 pub use schema::{ANONYMISED_KEY, FIELDS_KEY, NS_REST, ROW_GROUP_ROWS, RowForm, Schema, UNIFLOW_KEY, VERSION_KEY};
 pub use settings::{Settings, UpkeepTimes};
 pub use single_file::SingleFile;
-pub use source::{Damage, FlowReader, Found, columns_of};
+pub use source::{Damage, FlowReader, Found, columns_of, starts_ns};
 pub use summing::Summing;
 pub use writer::{Writer, memory_bytes};

@@ -1,19 +1,22 @@
 //! The paths of the server. `/openapi.json` describes them; it is made from the same list as the
 //! routes.
 
+use crate::about::{About, ViewOf};
 use crate::access::Access;
 use crate::answers::{AnswerMemory, NoMemory, SharedAnswer, until_sent};
 use crate::connections::Connection;
 use crate::fields::Fields;
-use crate::flows::{self, InvalidQuery, Place};
+use crate::flows;
 use crate::history::{self, History};
 use crate::in_effect::{Lists, RulesState, Timeouts};
 use crate::json::object;
 use crate::metrics;
 use crate::overrides::{self, FlowName, NamedFlow, NewOverride, OverrideList, OverrideState};
 use crate::page;
+use crate::parameters::{InvalidQuery, Place};
+use crate::recent::RecentFlows;
 use crate::report::{Client, REPORT_AGE, Report, Snapshot};
-use crate::stored::{self, NoAnswer, Stores};
+use crate::stored::{self, FlowSource, NoAnswer, Stores};
 use axum::body::{Bytes, to_bytes};
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
@@ -31,6 +34,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -51,13 +55,15 @@ const NO_REPORT: &str = "the probe has not reported for 3 s: its main thread is 
 const INDEX: &str = "\
 Weir, a flow-based network monitoring probe
 
-GET  /health        whether the probe is alive
+GET  /about         what answers: a probe or weir view, its inputs and stores
+GET  /health        whether it is alive
 GET  /ready         whether every pipeline responds and every interface is up; status 503 with the reasons if not
 GET  /status        figures of the last interval, and the ledger since the start
 GET  /history       counters of each second of the last hour: ?after=
 GET  /metrics       metrics for Prometheus
-GET  /flows         current flows: ?where=EXPRESSION, sort=, top=, fields=, community_id=
-GET  /stored        flows of the probe's store: ?where=, from=, to=, by=, sort=, top=, fields=, store=
+GET  /flows         current flows, or sums of them: ?where=EXPRESSION, by=, sort=, top=, fields=, community_id=
+GET  /stored        flows that have ended, or sums of them: ?where=, from=, to=, by=, every=, count=, sort=, top=,
+                    offset=, fields=, store=
 GET  /fields        all fields of flows, with their meanings
 GET  /rules         the rules in effect, and what each has done
 GET  /lists         files of networks, places and tags in effect
@@ -68,8 +74,12 @@ POST /reload        reads the configuration and the lists again; needs the token
 POST /session       begins a session of a browser; needs the token
 GET  /openapi.json  describes this interface
 
-In a browser, this address is a page of the probe.
+In a browser, this address is a page.
 ";
+const NO_PROBE: &str = "no probe is running: weir view answers GET /about and /stored";
+/// Paths that need a running probe.
+const OF_PROBE: [&str; 10] =
+    ["/ready", "/status", "/history", "/metrics", "/flows", "/rules", "/lists", "/timeouts", "/overrides", "/reload"];
 
 /// The answer to a request.
 type Answer = Result<Response, Refusal>;
@@ -94,10 +104,7 @@ struct Api {
     access: Access,
     address: SocketAddr,
     document: Bytes,
-    /// Adds places and tags to records, as for sinks.
-    enricher: Option<RecordEnricher>,
-    /// Only with rules.
-    overrides: Option<Overrides>,
+    of: Served,
     searches: SearchPlaces,
     stores: Stores,
     /// The last hour.
@@ -108,6 +115,23 @@ struct Api {
     rules: SharedAnswer<Weak<Snapshot>>,
     /// `/overrides`, with the number of changes.
     list: SharedAnswer<u64>,
+}
+
+/// What the server shows.
+pub enum Served {
+    Probe(ProbeParts),
+    View(ViewOf),
+}
+
+/// What the server uses of a probe, beside its reports.
+#[derive(Default)]
+pub struct ProbeParts {
+    /// Adds places and tags to records, as for sinks.
+    pub enricher: Option<RecordEnricher>,
+    /// Only with rules.
+    pub overrides: Option<Overrides>,
+    /// The last flows that have ended, if they are kept.
+    pub recent: Option<Arc<RecentFlows>>,
 }
 
 /// Whether a request has the token.
@@ -125,8 +149,32 @@ impl Api {
         self.client.report().await.ok_or_else(silent)
     }
 
+    fn probe(&self) -> Result<&ProbeParts, Refusal> {
+        match &self.of {
+            Served::Probe(probe) => Ok(probe),
+            Served::View(_) => Err(failure(StatusCode::CONFLICT, NO_PROBE)),
+        }
+    }
+
     fn overrides(&self) -> Result<&Overrides, Refusal> {
-        self.overrides.as_ref().ok_or_else(no_rules)
+        self.probe()?.overrides.as_ref().ok_or_else(no_rules)
+    }
+
+    /// The stores, in the order of the parameter `store`.
+    async fn stores(&self) -> Result<Vec<PathBuf>, Refusal> {
+        match &self.of {
+            Served::View(view) => Ok(view.stores.clone()),
+            Served::Probe(_) => Ok(self.report().await?.report.in_effect.stores.clone()),
+        }
+    }
+
+    /// What flows that have ended are read from, by the parameter `store`.
+    fn sources(&self, stores: &[PathBuf]) -> Vec<FlowSource> {
+        match &self.of {
+            Served::View(view) => vec![FlowSource::Files(view.files.clone())],
+            Served::Probe(probe) if stores.is_empty() => probe.recent.iter().cloned().map(FlowSource::Memory).collect(),
+            Served::Probe(_) => stores.iter().map(|path| FlowSource::Files(vec![path.clone()])).collect(),
+        }
     }
 
     /// The list of overrides. A copy serves for [`REPORT_AGE`], unless one has changed, or a report has
@@ -143,8 +191,8 @@ impl Api {
 #[openapi(
     info(
         title = "Weir",
-        description = "Health, status, metrics and control of a running weir probe. Beyond loopback, each request \
-                       needs TLS and the token. Changes always need the token."
+        description = "Health, status, metrics, flows and control of a running weir probe; stored flows of weir view. \
+                       Beyond loopback, each request needs TLS and the token. Changes always need the token."
     ),
     modifiers(&BearerToken)
 )]
@@ -169,7 +217,7 @@ struct Failure {
     place: Option<Place>,
 }
 
-/// The probe is alive.
+/// The process is alive.
 #[derive(Serialize, ToSchema)]
 struct Health {
     /// Always `alive`.
@@ -239,6 +287,7 @@ fn failure(status: StatusCode, error: impl Into<Cow<'static, str>>) -> Refusal {
 fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(index))
+        .routes(routes!(about))
         .routes(routes!(health))
         .routes(routes!(ready))
         .routes(routes!(status))
@@ -273,8 +322,7 @@ pub fn router(
     client: Client,
     access: Access,
     address: SocketAddr,
-    enricher: Option<RecordEnricher>,
-    overrides: Option<Overrides>,
+    of: Served,
     stores: Stores,
     history: Arc<History>,
 ) -> Router {
@@ -285,8 +333,7 @@ pub fn router(
         access,
         address,
         document: document.into(),
-        enricher,
-        overrides,
+        of,
         searches: SearchPlaces::default(),
         stores,
         history,
@@ -325,6 +372,9 @@ async fn guard(
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             response
+        }
+        Ok(()) if OF_PROBE.contains(&request.uri().path()) && api.probe().is_err() => {
+            failure(StatusCode::CONFLICT, NO_PROBE).into_response()
         }
         Ok(()) if request.body().size_hint().lower() > MAX_BODY_OCTETS as u64 => too_large().into_response(),
         Ok(()) => next.run(request).await,
@@ -365,6 +415,26 @@ async fn index(headers: HeaderMap) -> Response {
     if page::is_for_browser(&headers) { page::html() } else { ([(VARY, "accept")], INDEX).into_response() }
 }
 
+/// What answers: a running probe, or weir view of what is stored
+#[utoipa::path(get, path = "/about", responses(
+    (status = 200, description = "It", body = About),
+    (status = 400, description = "The path has no parameters", body = Failure),
+    (status = 503, description = "The probe does not report", body = Failure),
+))]
+async fn about(State(api): State<Arc<Api>>) -> Answer {
+    let stores = api.stores().await?;
+    let source = api.sources(&stores).into_iter().next();
+    let starts_ns = match &source {
+        Some(source) => api.stores.starts_ns(source.clone()).await,
+        None => None,
+    };
+    let (mode, inputs) = match &api.of {
+        Served::View(view) => ("view", view.inputs.clone()),
+        Served::Probe(_) => ("probe", api.client.snapshot().report.in_effect.inputs.clone()),
+    };
+    Ok(answer(StatusCode::OK, About::new(mode, &inputs, &stores, source.as_ref(), starts_ns)))
+}
+
 /// A script, a style sheet or an image of the page.
 async fn asset(headers: HeaderMap, Path(name): Path<String>) -> Answer {
     match page::asset(&name) {
@@ -376,7 +446,7 @@ async fn asset(headers: HeaderMap, Path(name): Path<String>) -> Answer {
     }
 }
 
-/// Whether the probe is alive
+/// Whether the process is alive
 #[utoipa::path(get, path = "/health", responses(
     (status = 200, description = "It is", body = Health),
     (status = 400, description = "The path has no parameters", body = Failure),
@@ -389,6 +459,7 @@ async fn health() -> Response {
 #[utoipa::path(get, path = "/ready", responses(
     (status = 200, description = "It does", body = Readiness),
     (status = 400, description = "The path has no parameters", body = Failure),
+    (status = 409, description = "No probe is running", body = Failure),
     (status = 503, description = "It does not", body = Readiness),
 ))]
 async fn ready(State(api): State<Arc<Api>>) -> Response {
@@ -424,6 +495,7 @@ fn reasons(report: &Report) -> Vec<String> {
 #[utoipa::path(get, path = "/status", responses(
     (status = 200, description = "The status", body = Status),
     (status = 400, description = "The path has no parameters", body = Failure),
+    (status = 409, description = "No probe is running", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
 async fn status(State(api): State<Arc<Api>>) -> Answer {
@@ -442,6 +514,7 @@ async fn status(State(api): State<Arc<Api>>) -> Answer {
 #[utoipa::path(get, path = "/history", params(history::Query), responses(
     (status = 200, description = "The counters", body = history::Samples),
     (status = 400, description = "A parameter is invalid", body = Failure),
+    (status = 409, description = "No probe is running", body = Failure),
 ))]
 async fn history_page(
     State(api): State<Arc<Api>>,
@@ -464,6 +537,7 @@ async fn fields() -> Response {
 #[utoipa::path(get, path = "/metrics", responses(
     (status = 200, description = "The metrics", body = String, content_type = "text/plain"),
     (status = 400, description = "The path has no parameters", body = Failure),
+    (status = 409, description = "No probe is running", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
 async fn metrics_page(State(api): State<Arc<Api>>) -> Answer {
@@ -472,10 +546,11 @@ async fn metrics_page(State(api): State<Arc<Api>>) -> Answer {
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response())
 }
 
-/// Current flows: the open records with their figures so far
+/// Current flows: the open records with their figures so far, or sums of them by fields
 #[utoipa::path(get, path = "/flows", params(flows::Query), responses(
-    (status = 200, description = "The flows", body = flows::Flows),
+    (status = 200, description = "The flows or groups", body = flows::Flows),
     (status = 400, description = "A parameter is invalid", body = Failure),
+    (status = 409, description = "No probe is running", body = Failure),
     (status = 429, description = "Another search is running", body = Failure),
     (status = 503, description = "The probe is ending, or too many requests wait", body = Failure),
 ))]
@@ -550,7 +625,7 @@ async fn search(
     HasToken(has_token): HasToken,
 ) -> Result<(flows::Search, FoundFlows), Refusal> {
     let busy = || failure(StatusCode::TOO_MANY_REQUESTS, "another search is running; try again when it has ended");
-    let search = query.search(api.enricher.clone())?;
+    let search = query.search(api.probe()?.enricher.clone())?;
     let SearchPlaces { without_token, with_token, begun_with_token } = &api.searches;
     let place = if has_token { with_token } else { without_token };
     let _place = place.try_acquire().map_err(|_| busy())?;
@@ -567,11 +642,11 @@ async fn search(
     if is_replaced { Err(busy()) } else { Ok((search, found)) }
 }
 
-/// Flows of the probe's store, or sums of them by fields
+/// Flows that have ended, or sums of them by fields and intervals: those of a store, or the last ones in memory
 #[utoipa::path(get, path = "/stored", params(stored::Query), responses(
     (status = 200, description = "The flows or groups", body = stored::StoredFlows),
     (status = 400, description = "A parameter is invalid", body = Failure),
-    (status = 409, description = "The probe has no store, or it cannot be read", body = Failure),
+    (status = 409, description = "The probe keeps no flows, or its store cannot be read", body = Failure),
     (status = 429, description = "Another question is being answered", body = Failure),
     (status = 503, description = "The probe does not report, or the answer takes too long", body = Failure),
 ))]
@@ -580,8 +655,9 @@ async fn stored_page(
     query: Result<axum::extract::Query<stored::Query>, QueryRejection>,
 ) -> Answer {
     let question = parameters(query)?.question()?;
-    let snapshot = api.report().await?;
-    match api.stores.answer(&snapshot.report.in_effect.stores, question).await {
+    let sources = api.sources(&api.stores().await?);
+    let octets = async { api.stores.answer(question.source_among(sources)?, question).await };
+    match octets.await {
         Ok(octets) => Ok(([(CONTENT_TYPE, "application/json")], octets).into_response()),
         Err(NoAnswer::Conflict(error)) => Err(failure(StatusCode::CONFLICT, error)),
         Err(NoAnswer::Invalid(error)) => Err(invalid(error)),
@@ -597,7 +673,7 @@ async fn stored_page(
 #[utoipa::path(get, path = "/rules", responses(
     (status = 200, description = "The rules", body = RulesState),
     (status = 400, description = "The path has no parameters", body = Failure),
-    (status = 409, description = "The probe has no rules", body = Failure),
+    (status = 409, description = "The probe has no rules, or none is running", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
 async fn rules(State(api): State<Arc<Api>>, Extension(HasToken(has_token)): Extension<HasToken>) -> Answer {
@@ -613,6 +689,7 @@ async fn rules(State(api): State<Arc<Api>>, Extension(HasToken(has_token)): Exte
 #[utoipa::path(get, path = "/lists", responses(
     (status = 200, description = "The files", body = Lists),
     (status = 400, description = "The path has no parameters", body = Failure),
+    (status = 409, description = "No probe is running", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
 async fn lists(State(api): State<Arc<Api>>) -> Answer {
@@ -624,6 +701,7 @@ async fn lists(State(api): State<Arc<Api>>) -> Answer {
 #[utoipa::path(get, path = "/timeouts", responses(
     (status = 200, description = "The timeouts", body = Timeouts),
     (status = 400, description = "The path has no parameters", body = Failure),
+    (status = 409, description = "No probe is running", body = Failure),
     (status = 503, description = "The probe does not report", body = Failure),
 ))]
 async fn timeouts(State(api): State<Arc<Api>>) -> Answer {
@@ -634,7 +712,7 @@ async fn timeouts(State(api): State<Arc<Api>>) -> Answer {
 #[utoipa::path(get, path = "/overrides", responses(
     (status = 200, description = "The overrides", body = OverrideList),
     (status = 400, description = "The path has no parameters", body = Failure),
-    (status = 409, description = "The probe has no rules", body = Failure),
+    (status = 409, description = "The probe has no rules, or none is running", body = Failure),
     (status = 503, description = "Too many answers have not been read", body = Failure),
 ))]
 async fn list_overrides(State(api): State<Arc<Api>>, Extension(HasToken(has_token)): Extension<HasToken>) -> Answer {
@@ -650,7 +728,7 @@ async fn list_overrides(State(api): State<Arc<Api>>, Extension(HasToken(has_toke
     (status = 401, description = "Without the token", body = Failure),
     (status = 403, description = "The probe has no token", body = Failure),
     (status = 404, description = "No current flow has this Community ID", body = Failure),
-    (status = 409, description = "The probe has no rules", body = Failure),
+    (status = 409, description = "The probe has no rules, or none is running", body = Failure),
     (status = 413, description = "The body is too long", body = Failure),
     (status = 503, description = "The probe is ending, too many requests wait, or another search is running", body = Failure),
     (status = 504, description = "Not all flows were searched in time for this Community ID", body = Failure),
@@ -702,7 +780,7 @@ async fn add_override(
     (status = 401, description = "Without the token", body = Failure),
     (status = 403, description = "The probe has no token", body = Failure),
     (status = 404, description = "The flow has none", body = Failure),
-    (status = 409, description = "The probe has no rules", body = Failure),
+    (status = 409, description = "The probe has no rules, or none is running", body = Failure),
 ))]
 async fn remove_override(
     State(api): State<Arc<Api>>,
@@ -735,6 +813,7 @@ fn unreadable(rejection: &BytesRejection) -> Refusal {
     (status = 400, description = "The path has no parameters", body = Failure),
     (status = 401, description = "Without the token", body = Failure),
     (status = 403, description = "The probe has no token", body = Failure),
+    (status = 409, description = "No probe is running", body = Failure),
     (status = 413, description = "The body is too long", body = Failure),
     (status = 422, description = "The file is invalid or changes too much; nothing has changed", body = Failure),
     (status = 503, description = "The probe is ending, or too many requests wait", body = Failure),

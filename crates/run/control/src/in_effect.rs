@@ -10,6 +10,8 @@ use weir_ledger::{Ledger, PacketTotals, RuleCounters};
 /// What a probe runs with.
 #[derive(Clone, Debug, Default)]
 pub struct InEffect {
+    /// The sources.
+    pub inputs: Vec<String>,
     /// The rules, with `--rules`.
     pub rules: Option<RulesFile>,
     /// Tables, databases and lists.

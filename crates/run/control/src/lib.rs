@@ -1,5 +1,5 @@
-//! The HTTP interface of a running probe: health, status, metrics, and changes for those who have
-//! the token.
+//! The HTTP interface of a running probe: health, status, metrics, flows, and changes for those who have
+//! the token. Also that of a view of stored flows, without a probe.
 //!
 //! In: a [`Report`] whenever a client asks for one, at most one per [`REPORT_AGE`], whatever the
 //! number of clients, and one a second for the history. Out: answers to programs, a page for browsers
@@ -14,6 +14,7 @@
 //! Source: RFC 9110, RFC 9112 and RFC 6750; the text format 0.0.4 of Prometheus.
 #![forbid(unsafe_code)]
 
+mod about;
 mod access;
 mod address;
 mod answers;
@@ -24,10 +25,13 @@ mod fields;
 mod flows;
 mod history;
 mod in_effect;
+mod intervals;
 mod json;
 mod metrics;
 mod overrides;
 mod page;
+mod parameters;
+mod recent;
 mod remote;
 mod report;
 mod server;
@@ -35,14 +39,17 @@ mod sessions;
 mod stored;
 mod stream;
 
+pub use about::ViewOf;
 pub use access::Access;
 pub use address::{InvalidAddress, parse_address};
+pub use api::ProbeParts;
 #[doc(hidden)]
 pub use api::search_json;
 pub use axum::http::Method;
 pub use error::Error;
 pub use in_effect::{InEffect, ListFile, RulesFile, Timeouts};
+pub use recent::{FlowsThen, RecentFlows};
 pub use remote::{InvalidUrl, ProbeUrl, RemoteAnswer, RemoteProbe};
 pub use report::{Control, FlowReplies, REPORT_AGE, ReloadReply, Report, Request};
 pub use server::Server;
-pub use stored::{AskStore, StoredAnswer, StoredError, StoredQuestion, Wanted};
+pub use stored::{AnswerQuestion, AskStore, FindStarts, FlowSource, StoredAnswer, StoredError, StoredQuestion, Wanted};

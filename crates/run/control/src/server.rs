@@ -3,8 +3,9 @@
 //! Every connection has a place (`connections.rs`) and a time, after which it is closed whatever its
 //! client does. A client that sends its request or reads its answer slowly takes its own time only.
 
+use crate::about::ViewOf;
 use crate::access::Access;
-use crate::api;
+use crate::api::{self, ProbeParts, Served};
 use crate::connections::{Connection, Connections};
 use crate::error::Error;
 use crate::history::History;
@@ -31,7 +32,7 @@ use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use weir_ledger::Timing;
-use weir_probe::{CpuAffinity, Overrides, RecordEnricher, beat};
+use weir_probe::{CpuAffinity, beat};
 
 /// Octets of the headers of a request, and of the buffer of a connection.
 pub const MAX_HEADER_OCTETS: usize = 16 << 10;
@@ -74,9 +75,14 @@ impl Server {
         Ok(Self { listener, address, access, runtime, times: *timing })
     }
 
-    /// Starts the thread, with the first report, what adds places to flows, the overrides of a probe with
-    /// rules, and what answers questions to stores (on threads of their own). It ends with the process. The caller is the main thread of the probe: a request wakes it
-    /// if it is parked.
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Starts the thread, with the first report, what it uses of the probe beside its reports, and what answers questions
+    /// to stores (on threads of their own). It ends with the process. The caller is the main thread of the probe: a request
+    /// wakes it if it is parked.
     ///
     /// # Errors
     /// The system cannot start a thread.
@@ -84,17 +90,28 @@ impl Server {
         self,
         first: Report,
         affinity: CpuAffinity,
-        enricher: Option<RecordEnricher>,
-        overrides: Option<Overrides>,
+        probe: ProbeParts,
         ask_store: AskStore,
     ) -> io::Result<Control> {
+        self.serve(first, affinity, Served::Probe(probe), ask_store)
+    }
+
+    /// The same without a probe.
+    ///
+    /// # Errors
+    /// The system cannot start a thread.
+    pub fn start_view(self, affinity: CpuAffinity, view: ViewOf, ask_store: AskStore) -> io::Result<()> {
+        self.serve(Report::default(), affinity, Served::View(view), ask_store).map(drop)
+    }
+
+    fn serve(self, first: Report, affinity: CpuAffinity, of: Served, ask_store: AskStore) -> io::Result<Control> {
         let (control, client) = connect(first, self.address);
         let heartbeat = control.heartbeat();
         let acceptor = self.access.tls.clone().map(TlsAcceptor::from);
         let stores = Stores::new(ask_store, affinity.clone());
         let history = Arc::new(History::default());
-        let recording = history.clone().record(client.clone());
-        let router = api::router(client, self.access, self.address, enricher, overrides, stores, history);
+        let recording = matches!(of, Served::Probe(_)).then(|| history.clone().record(client.clone()));
+        let router = api::router(client, self.access, self.address, of, stores, history);
         let (listener, runtime, times) = (self.listener, self.runtime, self.times);
         std::thread::Builder::new().name("weir-control".into()).spawn(move || {
             affinity.apply();
@@ -104,7 +121,7 @@ impl Server {
                     sleep(BEAT_INTERVAL).await;
                 }
             });
-            runtime.spawn(recording);
+            recording.map(|recording| runtime.spawn(recording));
             heartbeat.adopt(|| runtime.block_on(serve(listener, acceptor, router, times)));
         })?;
         Ok(control)

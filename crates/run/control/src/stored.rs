@@ -1,14 +1,16 @@
-//! Stored flows: the parameters of a question to a store of the probe, and its answer.
+//! Stored flows: the parameters of a question to what a probe or a view has stored, and its answer.
 //!
-//! In: the query of a request. Out: a [`StoredQuestion`], which the probe answers on a thread of its own: reading files
-//! takes time, and neither the thread of the server nor those that meter wait for it. There is one question at a time,
-//! and it ends in time.
+//! In: the query of a request. Out: a [`StoredQuestion`], which the program answers on a thread of its own: reading
+//! files takes time, and neither the thread of the server nor those that meter wait for it. There is one question at a
+//! time, and it ends in time.
 
-use crate::flows::{self, InvalidQuery};
+use crate::intervals;
+use crate::parameters::{self, InvalidQuery};
+use crate::recent::RecentFlows;
 use serde::Deserialize;
 use std::io;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -17,7 +19,7 @@ use tokio::time::timeout_at;
 use utoipa::{IntoParams, ToSchema};
 use weir_fields::Column;
 use weir_probe::CpuAffinity;
-use weir_query::{Expression, GroupField, Order, RecordOrder, View, ViewSettings};
+use weir_query::{Expression, Order, RecordOrder, ViewSettings};
 use weir_text::zone::Zone;
 
 /// Time after which the answer has what was read.
@@ -26,12 +28,13 @@ const QUESTION_TIME: Duration = Duration::from_secs(10);
 const REPLY_TIME: Duration = Duration::from_secs(2);
 /// From when flows are read, unless a request says it.
 const DEFAULT_FROM: &str = "-1h";
-/// Groups in memory, and fields of each: at most about 130 MB.
-const MAX_GROUPS: usize = 100_000;
-const MAX_GROUP_FIELDS: usize = 4;
+/// Flows that are passed over and shown.
+const MAX_PASSED: usize = 100_000;
+const NO_FLOWS: &str = "the probe keeps no flows that have ended: start it with -o parquet:FOLDER, or without \
+                        --listen-records 0";
 
 /// The parameters of a question.
-#[derive(Deserialize, IntoParams)]
+#[derive(Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Query {
@@ -44,13 +47,23 @@ pub struct Query {
     to: Option<String>,
     /// Sums of flows by these fields in place of flows, as --by: up to 4, joined by commas
     by: Option<String>,
+    /// Sums of flows in intervals of this length, as --every: 10s, 1m, 1h; at least 1ms, and at most 2000 intervals. With
+    /// by: of the largest groups of the whole time in each interval, and of all others together
+    every: Option<String>,
+    /// Numbers of different values in each group, as --count: hosts, ports or any field, up to 4, joined by commas. With by,
+    /// and without every
+    count: Option<String>,
     /// The number by which flows or groups are sorted, the largest first; NUMBER:asc for the smallest first. Default: the
     /// newest flows, the newest last; groups by bytes
     sort: Option<String>,
-    /// How many flows or groups, up to 1000. Default: 20
+    /// How many flows or groups, up to 1000; with 0 only how many there are, and their sums. Default: 20
     #[param(value_type = Option<usize>)]
     top: Option<String>,
-    /// Fields of each flow, as --fields (weir help fields); without by only. Default: basic
+    /// How many flows are passed over before these; offset and top are up to 100000 together. Without by and every.
+    /// Default: 0
+    #[param(value_type = Option<usize>)]
+    offset: Option<String>,
+    /// Fields of each flow, as --fields (weir help fields); without by and every only. Default: basic
     fields: Option<String>,
     /// Which of the stores of the probe, from 1, in the order of its sinks. Default: 1
     #[param(value_type = Option<usize>)]
@@ -61,23 +74,26 @@ pub struct Query {
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "describes the answer, whose text is written by the encoders of records and views")]
 pub struct StoredFlows {
-    /// The flows, each as the sink of JSON writes it. Without by only.
+    /// Where they are from: `store`, or `memory` if the probe has no store.
+    source: &'static str,
+    /// The flows, each as the sink of JSON writes it. Without by and every only.
     #[schema(value_type = Option<Vec<Object>>)]
     flows: Option<Vec<()>>,
-    /// The groups, each as weir read --by writes it as JSON. With by only.
+    /// The groups and intervals, each as weir read --by and --every write it as JSON. With by or every only.
     #[schema(value_type = Option<Vec<Object>>)]
     groups: Option<Vec<()>>,
     /// How many flows match.
     matching: u64,
     /// How many flows were read: those of this time.
     read: u64,
-    /// Whether all files of this time were read, to their ends.
+    /// Whether all of this time were read.
     complete: bool,
     /// What is wrong with files.
     problems: Vec<String>,
 }
 
 /// What is asked of a store.
+#[derive(Clone)]
 pub struct StoredQuestion {
     /// When the flows start, ns since 1970 UTC.
     pub starts_ns: RangeInclusive<u64>,
@@ -94,6 +110,7 @@ pub struct StoredQuestion {
 }
 
 /// What of the flows is asked.
+#[derive(Clone)]
 pub enum Wanted {
     /// The first ones by an order; the newest ones without it.
     Flows {
@@ -101,9 +118,20 @@ pub enum Wanted {
         order: Option<RecordOrder>,
         /// The fields.
         columns: Vec<&'static Column>,
+        /// Flows that are passed over.
+        offset: usize,
     },
-    /// Sums of groups.
-    Groups(ViewSettings),
+    /// Sums of groups, of intervals, or of the largest groups in each interval.
+    Sums(ViewSettings),
+}
+
+/// Where flows are stored.
+#[derive(Clone)]
+pub enum FlowSource {
+    /// Folders of stores, and Parquet files.
+    Files(Vec<PathBuf>),
+    /// The last ones that have ended.
+    Memory(Arc<RecentFlows>),
 }
 
 /// What a store answers.
@@ -123,7 +151,7 @@ pub struct StoredAnswer {
 /// Why a store does not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum StoredError {
-    /// A parameter names a field that the stored flows do not have.
+    /// A parameter does not fit what is stored.
     #[error("{0}")]
     Question(String),
     /// The store cannot be read at all.
@@ -131,13 +159,51 @@ pub enum StoredError {
     Store(String),
 }
 
-/// Answers a question from the store in a folder. Called on a thread of its own.
-pub type AskStore = Arc<dyn Fn(&Path, &StoredQuestion) -> Result<StoredAnswer, StoredError> + Send + Sync>;
+/// Answers a question.
+pub type AnswerQuestion = dyn Fn(&FlowSource, &StoredQuestion) -> Result<StoredAnswer, StoredError> + Send + Sync;
+
+/// The first and the last start of flows, ns since 1970 UTC; `None` if there are none.
+pub type FindStarts = dyn Fn(&FlowSource) -> Option<RangeInclusive<u64>> + Send + Sync;
+
+/// What answers, on threads of its own.
+#[derive(Clone)]
+pub struct AskStore {
+    /// Answers questions.
+    pub answer: Arc<AnswerQuestion>,
+    /// Finds the times of all flows.
+    pub starts_ns: Arc<FindStarts>,
+}
 
 impl StoredQuestion {
     /// Whether to stop reading: the time is over, or no client waits for the answer.
     pub fn is_over(&self) -> bool {
         self.is_abandoned.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+    }
+
+    /// The same with half of the time that is left.
+    pub fn halved(&self) -> Self {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        Self { deadline: self.deadline - left / 2, ..self.clone() }
+    }
+
+    /// The same among flows of these times that match.
+    pub fn among(&self, starts_ns: &RangeInclusive<u64>, condition: Option<&Expression>) -> Self {
+        let starts_ns = *self.starts_ns.start().max(starts_ns.start())..=*self.starts_ns.end().min(starts_ns.end());
+        let expression = match (condition, &self.expression) {
+            (Some(one), Some(other)) => Some(one.and(other)),
+            (one, other) => one.or(other.as_ref()).cloned(),
+        };
+        Self { starts_ns, expression, ..self.clone() }
+    }
+
+    /// Checks the number of intervals. `starts_ns` is called if that depends on the first and last start of the flows.
+    ///
+    /// # Errors
+    /// There are too many, or too many rows.
+    pub fn check_intervals(&self, starts_ns: impl FnOnce() -> Option<RangeInclusive<u64>>) -> Result<(), StoredError> {
+        let Wanted::Sums(ViewSettings { every_ns: Some(every_ns), fields, .. }) = &self.wanted else { return Ok(()) };
+        let groups = if fields.is_empty() { 0 } else { self.top + 1 };
+        intervals::check(&self.starts_ns, *every_ns, groups, starts_ns).map_err(StoredError::Question)
     }
 }
 
@@ -158,50 +224,51 @@ impl Query {
         if from_ns > to_ns {
             return Err(InvalidQuery::FromAfterTo);
         }
-        let order: Option<Order> = self.sort.as_deref().map(str::parse).transpose()?;
-        let wanted = match (self.by.as_deref(), self.fields.as_deref()) {
-            (None, fields) => Wanted::Flows {
-                order: order.as_ref().map(RecordOrder::new).transpose()?,
-                columns: flows::columns(fields)?,
-            },
-            (Some(_), Some(_)) => return Err(InvalidQuery::FieldsOfGroups),
-            (Some(by), None) => Wanted::Groups(groups(by, order)?),
-        };
-        let store =
-            self.store.map_or(Ok(1), |store| store.parse::<usize>()).ok().and_then(|store| store.checked_sub(1));
+        let top = parameters::limit(self.top.as_deref())?;
+        let store = self.store.as_deref().map_or(Ok(1), str::parse::<usize>).ok();
+        let store = store.and_then(|store| store.checked_sub(1)).ok_or(InvalidQuery::Store)?;
         Ok(StoredQuestion {
             starts_ns: from_ns..=to_ns,
-            expression: flows::expression(self.r#where.as_deref())?,
-            wanted,
-            top: flows::limit(self.top.as_deref())?,
+            expression: parameters::expression(self.r#where.as_deref())?,
+            wanted: self.wanted(top)?,
+            top,
             deadline: Instant::now() + QUESTION_TIME,
             is_abandoned: Arc::default(),
-            store: store.ok_or(InvalidQuery::Store)?,
+            store,
+        })
+    }
+
+    fn wanted(&self, top: usize) -> Result<Wanted, InvalidQuery> {
+        let order: Option<Order> = self.sort.as_deref().map(str::parse).transpose()?;
+        let every_ns = self.every.as_deref().map(intervals::length).transpose()?;
+        if self.by.is_some() || every_ns.is_some() {
+            if self.fields.is_some() {
+                return Err(InvalidQuery::FieldsOfGroups);
+            }
+            if self.offset.is_some() {
+                return Err(InvalidQuery::OffsetOfGroups);
+            }
+            return Ok(Wanted::Sums(parameters::sums(self.by.as_deref(), every_ns, self.count.as_deref(), order)?));
+        }
+        if self.count.is_some() {
+            return Err(InvalidQuery::CountOfFlows);
+        }
+        let offset = self.offset.as_deref().map_or(Ok(0), str::parse).ok().filter(|offset| *offset <= MAX_PASSED - top);
+        Ok(Wanted::Flows {
+            order: order.as_ref().map(RecordOrder::new).transpose()?,
+            columns: parameters::columns(self.fields.as_deref())?,
+            offset: offset.ok_or(InvalidQuery::Offset(MAX_PASSED))?,
         })
     }
 }
 
-/// The view of groups.
-fn groups(by: &str, order: Option<Order>) -> Result<ViewSettings, InvalidQuery> {
-    let names = by.split(',');
-    if names.clone().count() > MAX_GROUP_FIELDS {
-        return Err(InvalidQuery::TooManyGroupFields(MAX_GROUP_FIELDS));
-    }
-    let fields = names.map(|name| name.parse::<GroupField>()).collect::<Result<Vec<_>, _>>()?;
-    if let Some(name) = View::repeated_column(&fields, &[]) {
-        return Err(InvalidQuery::ColumnTwice(name));
-    }
-    let (counts, unknown) = (Vec::new(), Vec::new());
-    let settings = ViewSettings { fields, counts, every_ns: None, order, groups: MAX_GROUPS, unknown };
-    View::new(settings.clone())?;
-    Ok(settings)
-}
-
-/// Asks the stores of the probe, one question at a time.
+/// Asks what is stored, one question at a time.
 pub struct Stores {
     ask: AskStore,
     affinity: CpuAffinity,
     place: Arc<Semaphore>,
+    /// Of one who asks for the times of the flows.
+    place_of_times: Arc<Semaphore>,
 }
 
 /// Why a question has no answer.
@@ -228,25 +295,20 @@ impl Drop for Abandon {
 impl Stores {
     /// Questions are answered on a thread with this affinity.
     pub fn new(ask: AskStore, affinity: CpuAffinity) -> Self {
-        Self { ask, affinity, place: Arc::new(Semaphore::new(1)) }
+        let [place, place_of_times] = [(); 2].map(|()| Arc::new(Semaphore::new(1)));
+        Self { ask, affinity, place, place_of_times }
     }
 
-    /// The answer as JSON, from one of these stores.
-    pub async fn answer(&self, stores: &[PathBuf], question: StoredQuestion) -> Result<Vec<u8>, NoAnswer> {
-        if stores.is_empty() {
-            return Err(NoAnswer::Conflict("the probe stores no flows: start it with -o parquet:FOLDER".into()));
-        }
-        let path = stores
-            .get(question.store)
-            .cloned()
-            .ok_or_else(|| NoAnswer::Invalid(format!("store: the probe has {}, use a number from 1", stores.len())))?;
+    /// The answer as JSON.
+    pub async fn answer(&self, source: FlowSource, question: StoredQuestion) -> Result<Vec<u8>, NoAnswer> {
         let place = self.place.clone().try_acquire_owned().map_err(|_| NoAnswer::Busy)?;
         let _abandon = Abandon(question.is_abandoned.clone());
-        let (end, name) = ((question.deadline + REPLY_TIME).into(), name(&question.wanted));
-        let answer =
-            self.start(path, question, place).map_err(|_| NoAnswer::Unavailable("no thread can be started"))?;
-        match timeout_at(end, answer).await {
-            Ok(Ok(Ok(answer))) => Ok(answer.json(name)),
+        let end = (question.deadline + REPLY_TIME).into();
+        let names = [source.name(), question.wanted.name()];
+        let answer = self.ask.answer.clone();
+        let answer = self.start(place, move || answer(&source, &question));
+        match timeout_at(end, answer.map_err(|_| NoAnswer::Unavailable("no thread can be started"))?).await {
+            Ok(Ok(Ok(answer))) => Ok(answer.json(names)),
             Ok(Ok(Err(StoredError::Question(error)))) => Err(NoAnswer::Invalid(error)),
             Ok(Ok(Err(StoredError::Store(error)))) => Err(NoAnswer::Conflict(error)),
             Ok(Err(_)) => Err(NoAnswer::Unavailable("the question could not be answered; the log has the reason")),
@@ -254,18 +316,26 @@ impl Stores {
         }
     }
 
-    /// Answers a question on a thread, which holds the place.
-    fn start(
+    /// The first and the last start of the flows; `None` also if they are not known in time.
+    pub async fn starts_ns(&self, source: FlowSource) -> Option<RangeInclusive<u64>> {
+        let end = (Instant::now() + REPLY_TIME).into();
+        let place = timeout_at(end, self.place_of_times.clone().acquire_owned()).await.ok()?.ok()?;
+        let starts_ns = self.ask.starts_ns.clone();
+        let starts_ns = self.start(place, move || starts_ns(&source)).ok()?;
+        timeout_at(end, starts_ns).await.ok()?.ok()?
+    }
+
+    /// Does something on a thread, which holds the place.
+    fn start<T: Send + 'static>(
         &self,
-        path: PathBuf,
-        question: StoredQuestion,
         place: OwnedSemaphorePermit,
-    ) -> io::Result<oneshot::Receiver<Result<StoredAnswer, StoredError>>> {
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<oneshot::Receiver<T>> {
         let (reply, answer) = oneshot::channel();
-        let (ask, affinity) = (self.ask.clone(), self.affinity.clone());
+        let affinity = self.affinity.clone();
         std::thread::Builder::new().name("weir-stored".into()).spawn(move || {
             affinity.apply();
-            let answer = ask(&path, &question);
+            let answer = work();
             // Before the client can ask again.
             drop(place);
             // The client may have gone.
@@ -275,28 +345,52 @@ impl Stores {
     }
 }
 
-/// The name of the rows.
-fn name(wanted: &Wanted) -> &'static str {
-    match wanted {
-        Wanted::Flows { .. } => "flows",
-        Wanted::Groups(_) => "groups",
+impl StoredQuestion {
+    /// What is asked, of all that there is by number.
+    ///
+    /// # Errors
+    /// The probe keeps no flows, or has fewer stores.
+    pub(crate) fn source_among(&self, mut sources: Vec<FlowSource>) -> Result<FlowSource, NoAnswer> {
+        match sources.len() {
+            0 => Err(NoAnswer::Conflict(NO_FLOWS.into())),
+            number if self.store < number => Ok(sources.swap_remove(self.store)),
+            number => Err(NoAnswer::Invalid(format!("store: the probe has {number}, use a number from 1"))),
+        }
+    }
+}
+
+impl Wanted {
+    /// The name of the rows.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Flows { .. } => "flows",
+            Self::Sums(_) => "groups",
+        }
+    }
+}
+
+impl FlowSource {
+    /// Its name in answers.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Files(_) => "store",
+            Self::Memory(_) => "memory",
+        }
     }
 }
 
 impl StoredAnswer {
-    fn json(&self, name: &str) -> Vec<u8> {
+    /// With the name of the source, and that of the rows.
+    fn json(&self, [source, name]: [&str; 2]) -> Vec<u8> {
         let Self { rows, matching, read, is_complete, problems } = self;
         let problems = serde_json::json!(problems);
-        let head =
-            format!("{{\"matching\":{matching},\"read\":{read},\"complete\":{is_complete},\"problems\":{problems},");
-        let mut out = head.into_bytes();
-        out.extend(format!("\"{name}\":[\n").as_bytes());
-        // No row has a line break.
-        for (number, row) in rows.split_inclusive(|octet| *octet == b'\n').enumerate() {
-            out.extend((number > 0).then_some(b','));
-            out.extend(row);
-        }
-        out.extend(b"]}\n");
+        let mut out = format!(
+            "{{\"source\":\"{source}\",\"matching\":{matching},\"read\":{read},\"complete\":{is_complete},\
+             \"problems\":{problems},\"{name}\":"
+        )
+        .into_bytes();
+        parameters::append_rows(rows, &mut out);
+        out.extend(b"}\n");
         out
     }
 }
@@ -308,18 +402,18 @@ mod tests {
     use tokio::runtime::Builder;
 
     fn question() -> StoredQuestion {
-        let none = || None;
-        let query = Query {
-            r#where: none(),
-            from: none(),
-            to: none(),
-            by: none(),
-            sort: none(),
-            top: none(),
-            fields: none(),
-            store: none(),
-        };
-        query.question().unwrap()
+        Query::default().question().unwrap()
+    }
+
+    fn files(name: &str) -> FlowSource {
+        FlowSource::Files(vec![name.into()])
+    }
+
+    fn stores(
+        answer: impl Fn(&FlowSource, &StoredQuestion) -> Result<StoredAnswer, StoredError> + Send + Sync + 'static,
+    ) -> Stores {
+        let ask = AskStore { answer: Arc::new(answer), starts_ns: Arc::new(|_| Some(7..=9)) };
+        Stores::new(ask, CpuAffinity::default())
     }
 
     fn empty(is_complete: bool) -> StoredAnswer {
@@ -331,8 +425,8 @@ mod tests {
         let (begun, ended) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
         let barriers = (begun.clone(), ended.clone());
         // Reads until it is over.
-        let ask: AskStore = Arc::new(move |path, question| {
-            if path == Path::new("slow") {
+        let stores = stores(move |source, question| {
+            if matches!(source, FlowSource::Files(paths) if paths[0] == *"slow") {
                 barriers.0.wait();
                 while !question.is_over() {
                     std::thread::yield_now();
@@ -341,33 +435,34 @@ mod tests {
             }
             Ok(empty(!question.is_over()))
         });
-        let stores = Stores::new(ask, CpuAffinity::default());
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let [slow, other] = ["slow", "other"].map(|name| [PathBuf::from(name)]);
-            let mut slow = Box::pin(stores.answer(&slow, question()));
+            let mut slow = Box::pin(stores.answer(files("slow"), question()));
             // A poll starts its thread.
             assert!(timeout_at(tokio::time::Instant::now(), &mut slow).await.is_err());
             begun.wait();
-            assert!(matches!(stores.answer(&other, question()).await, Err(NoAnswer::Busy)));
+            assert!(matches!(stores.answer(files("other"), question()).await, Err(NoAnswer::Busy)));
             drop(slow);
             ended.wait();
             let mut last = Err(NoAnswer::Busy);
             while matches!(last, Err(NoAnswer::Busy)) {
-                last = stores.answer(&other, question()).await;
+                last = stores.answer(files("other"), question()).await;
             }
             let text = String::from_utf8(last.ok().unwrap()).unwrap();
-            assert_eq!(text, "{\"matching\":0,\"read\":0,\"complete\":true,\"problems\":[],\"flows\":[\n]}\n");
+            assert_eq!(
+                text,
+                "{\"source\":\"store\",\"matching\":0,\"read\":0,\"complete\":true,\"problems\":[],\"flows\":[\n]}\n"
+            );
+            assert_eq!(stores.starts_ns(files("other")).await, Some(7..=9));
         });
     }
 
     #[test]
     fn a_question_that_fails_is_answered_and_leaves_its_place() {
-        let ask: AskStore = Arc::new(|_, _| panic!("planted"));
-        let stores = Stores::new(ask, CpuAffinity::default());
+        let stores = stores(|_, _| panic!("planted"));
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         for _ in 0..2 {
-            let answer = runtime.block_on(stores.answer(&["store".into()], question()));
+            let answer = runtime.block_on(stores.answer(files("store"), question()));
             assert!(matches!(answer, Err(NoAnswer::Unavailable(_) | NoAnswer::Busy)));
         }
     }

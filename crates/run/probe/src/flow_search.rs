@@ -22,14 +22,15 @@ const STEP_SLOTS: u32 = 16;
 /// The rank of a record; the highest is the first.
 pub type FlowRank = (bool, u64);
 
-/// The rank of a record that matches; `None` for others. May add to the record.
-pub type Ranking = dyn Fn(&mut FlowRecord) -> Option<FlowRank> + Send + Sync;
+/// The rank of a record that matches; `None` for others. May add to the record, and keep what it needs of it: each thread
+/// has its own.
+pub type Ranking = dyn FnMut(&mut FlowRecord) -> Option<FlowRank> + Send;
 
 /// What is searched.
 #[derive(Clone)]
 pub struct FlowSearch {
-    /// Selects and ranks records.
-    pub rank: Arc<Ranking>,
+    /// What selects and ranks the records of one more thread.
+    pub rank: Arc<dyn Fn() -> Box<Ranking> + Send + Sync>,
     /// How many records are wanted.
     pub limit: usize,
     /// When threads answer with what they have found until then.
@@ -54,7 +55,9 @@ pub type FlowReply = Box<dyn FnOnce(FoundFlows) + Send>;
 
 /// A search on its way through the slots of a meter.
 pub(crate) struct RunningSearch {
-    search: FlowSearch,
+    rank: Box<Ranking>,
+    limit: usize,
+    deadline: Instant,
     reply: FlowReply,
     /// By rank; of one rank, the newest first.
     found: BTreeMap<(FlowRank, Reverse<u64>), Box<FlowRecord>>,
@@ -67,9 +70,21 @@ pub(crate) struct RunningSearch {
 }
 
 impl RunningSearch {
-    pub fn new(search: FlowSearch, reply: FlowReply) -> Self {
-        let (found, worked) = (BTreeMap::new(), Duration::ZERO);
-        Self { search, reply, found, matching: 0, searched: 0, next_slot: 0, started: None, worked }
+    /// Takes the memory of the search, so that no thread that meters has to.
+    pub fn new(search: &FlowSearch, reply: FlowReply) -> Self {
+        let FlowSearch { rank, limit, deadline } = search;
+        Self {
+            rank: rank(),
+            limit: *limit,
+            deadline: *deadline,
+            reply,
+            found: BTreeMap::new(),
+            matching: 0,
+            searched: 0,
+            next_slot: 0,
+            started: None,
+            worked: Duration::ZERO,
+        }
     }
 
     /// Goes on for the time that it may take now. `None` when it has answered.
@@ -89,7 +104,7 @@ impl RunningSearch {
         }
         self.worked += now - began;
         let is_complete = self.next_slot >= meter.used_slots();
-        if !is_complete && now < self.search.deadline {
+        if !is_complete && now < self.deadline {
             return Some(self);
         }
         let records = self.found.into_iter().rev().map(|((rank, _), record)| (rank, record)).collect();
@@ -99,10 +114,10 @@ impl RunningSearch {
 
     fn look_at(&mut self, mut record: Box<FlowRecord>) {
         self.searched += 1;
-        let Some(rank) = (self.search.rank)(&mut record) else { return };
+        let Some(rank) = (self.rank)(&mut record) else { return };
         self.matching += 1;
         self.found.insert((rank, Reverse(self.matching)), record);
-        if self.found.len() > self.search.limit {
+        if self.found.len() > self.limit {
             self.found.pop_first();
         }
     }
@@ -129,11 +144,12 @@ mod tests {
     }
 
     fn search(meter: &mut Meter, limit: usize, deadline: Instant, least: u64) -> FoundFlows {
-        let rank =
-            Arc::new(move |record: &mut FlowRecord| (record.packets() >= least).then_some((true, record.packets())));
+        let rank = Arc::new(move || -> Box<Ranking> {
+            Box::new(move |record| (record.packets() >= least).then_some((true, record.packets())))
+        });
         let (sender, found) = mpsc::channel();
         let reply = Box::new(move |found| sender.send(found).unwrap());
-        let mut running = Some(RunningSearch::new(FlowSearch { rank, limit, deadline }, reply));
+        let mut running = Some(RunningSearch::new(&FlowSearch { rank, limit, deadline }, reply));
         while let Some(search) = running.take() {
             running = search.advance(meter);
         }
@@ -160,9 +176,9 @@ mod tests {
         assert!(!found.is_complete && found.searched < 10_000, "{}", found.searched);
         let began = Instant::now();
         let mut worked = Duration::ZERO;
-        let rank = Arc::new(|_: &mut FlowRecord| None);
+        let rank = Arc::new(|| -> Box<Ranking> { Box::new(|_| None) });
         let deadline = began + Duration::from_secs(60);
-        let mut running = Some(RunningSearch::new(FlowSearch { rank, limit: 1, deadline }, Box::new(|_| {})));
+        let mut running = Some(RunningSearch::new(&FlowSearch { rank, limit: 1, deadline }, Box::new(|_| {})));
         while let Some(search) = running.take() {
             running = search.advance(&mut meter);
             worked = running.as_ref().map_or(worked, |search| search.worked);

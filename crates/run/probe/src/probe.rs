@@ -173,7 +173,7 @@ impl Probe {
         for group in &self.groups {
             let meters = if group.meters.is_empty() { &group.readers } else { &group.meters };
             for worker in meters {
-                worker.mailbox.request_search(RunningSearch::new(search.clone(), reply()));
+                worker.mailbox.request_search(RunningSearch::new(search, reply()));
             }
         }
     }

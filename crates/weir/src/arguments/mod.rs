@@ -19,6 +19,7 @@ mod tcp;
 mod top;
 mod usage;
 mod values;
+mod view;
 
 pub use bench::{Bench, BenchCommand, BenchLive};
 pub use bypass::{Bypass, BypassAction, EveEvent};
@@ -39,6 +40,7 @@ pub use tcp::{EngineChoice, Tcp};
 pub use top::{Top, TopList};
 pub use usage::{command_of, join_value, with_short_value, with_tip};
 pub use values::{Cores, FieldList, InvalidOutput, Output, RecordSink};
+pub use view::View;
 
 use values::parse_fields;
 
@@ -85,6 +87,7 @@ Examples:
   weir tcp capture.pcap                     find retransmissions, losses and delays per connection
   weir read capture.pcap -o parquet:flows   keep all flows in a folder of Parquet files
   weir query top-talkers -i flows           ask them: ready questions and SQL
+  weir view capture.pcap --open             look at the flows of a capture or store in the browser
   weir clickhouse schema | clickhouse-client --multiquery
                                             make a table for -o clickhouse+http://HOST/weir.flows
   weir packets /srv/packets --flow ID -o flow.pcapng
@@ -107,6 +110,7 @@ Exit codes:
 pub enum Command {
     Read(Box<Read>),
     Probe(Box<ProbeOptions>),
+    View(Box<View>),
     Tcp(Box<Tcp>),
     Top(Box<Top>),
     Packets(Box<Packets>),
@@ -153,6 +157,7 @@ impl Command {
         match self {
             Self::Read(read) => read.zone.local_time,
             Self::Probe(probe) => probe.zone.local_time,
+            Self::View(view) => view.zone.local_time,
             Self::Tcp(tcp) => tcp.zone.local_time,
             Self::Packets(packets) => packets.zone.local_time,
             _ => false,
@@ -164,6 +169,7 @@ impl Command {
         match self {
             Self::Read(read) => read.reporting.quiet,
             Self::Probe(probe) => probe.reporting.quiet,
+            Self::View(view) => view.quiet,
             Self::Tcp(tcp) => tcp.reporting.quiet,
             Self::Packets(packets) => packets.quiet,
             Self::Bypass(bypass) => bypass.quiet,

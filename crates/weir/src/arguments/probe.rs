@@ -4,7 +4,7 @@ use super::groups::settings_help;
 use super::values::{parse_cores, parse_overload, parse_sample, parse_shed};
 use super::{
     ACTIONS, CONTROL, Cores, Enrichment, Hardening, INPUT, LocalTime, METERING, Metering, OPERATION, OUTPUT, OVERLOAD,
-    PERFORMANCE, Reporting, Sinks, Times,
+    Output, PERFORMANCE, Reporting, Sinks, Times,
 };
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use weir_capture::SourceSpec;
 use weir_control::parse_address;
 use weir_ledger::Timing;
 use weir_probe::{OverloadPolicy, ShedOrder};
-use weir_text::units::parse_duration;
+use weir_text::units::{parse_duration, parse_length};
 
 /// Meter live traffic continuously and export flow records to collectors and files
 #[derive(Clone, Debug, Args)]
@@ -140,6 +140,11 @@ pub struct ProbeOptions {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address, help_heading = CONTROL)]
     pub listen: Option<SocketAddr>,
 
+    /// With --listen and without a store (parquet:FOLDER): flow records that have ended and are kept in memory for the page
+    /// and /stored, the last ones; suffixes k and M. 0 keeps none
+    #[arg(long, value_name = "N", default_value = "65536", value_parser = parse_length, help_heading = CONTROL)]
+    pub listen_records: usize,
+
     /// Permit changes over HTTP to clients with the token in this file, which its owner alone may read. At least 16
     /// characters in one line
     #[arg(long, value_name = "FILE", requires = "listen", help_heading = CONTROL)]
@@ -167,6 +172,13 @@ impl ProbeOptions {
     /// Times that are no options of users.
     pub fn timing(&self) -> Timing {
         self.times.timing()
+    }
+
+    /// Records of flows that have ended which are kept for the HTTP interface: none with a store.
+    pub fn kept_records(&self) -> usize {
+        let mut sinks = self.sinks.outputs.iter().flat_map(Output::sinks);
+        let is_kept = self.listen.is_some() && sinks.all(|sink| sink.spec.folder().is_none());
+        if is_kept { self.listen_records } else { 0 }
     }
 
     /// Metering threads of `--layout spread`.

@@ -16,6 +16,15 @@ pub enum InputError {
          read -i {live}", live = live_source(.0)
     )]
     TcpOfLiveTraffic(String),
+    #[error(
+        "{0}: weir view shows captures and stored flows, not live traffic; weir probe -i {live} --listen 9477 has the page \
+         of an interface", live = live_source(.0)
+    )]
+    ViewOfLiveTraffic(String),
+    #[error("{0}: the flows of a store have what they were stored with; leave it out")]
+    EnrichedStore(&'static str),
+    #[error("--open: there is no program {0}; open the address that is printed without this option")]
+    NoOpener(&'static str),
     #[error("{0}: live traffic is read alone; leave out the other inputs")]
     LiveNotAlone(String),
     #[error(

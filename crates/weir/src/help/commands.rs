@@ -12,9 +12,10 @@ use clap::{Arg, Command, CommandFactory};
 use std::ffi::OsString;
 
 /// Options that `-h` has, of commands with more of them.
-const SHORT: [(&str, &[&str]); 4] = [
+const SHORT: [(&str, &[&str]); 5] = [
     ("weir-read", &["input", "output", "fields", "top", "sort", "by", "where", "filter"]),
     ("weir-probe", &["input", "output", "where", "filter", "rules", "config", "check", "listen"]),
+    ("weir-view", &["listen", "open", "where", "from", "to", "filter", "networks", "token-file"]),
     ("weir-tcp", &["filter", "sort", "top", "explain", "html", "json", "csv", "verbose"]),
     ("weir-query", &["input", "from", "to", "top", "every", "format", "output", "print-sql"]),
 ];

@@ -1,12 +1,16 @@
 //! The HTTP interface of the probe (`--listen`): its settings, its reports, its requests to reload.
 
 use super::reload::ReloadResult;
+use crate::anonymisation;
 use crate::arguments::ProbeOptions;
 use crate::error::Error;
 use crate::stored;
 use std::net::SocketAddr;
-use weir_control::{Access, Control, ReloadReply, Request, Server};
-use weir_probe::CpuAffinity;
+use std::sync::Arc;
+use weir_anonymise::Anonymiser;
+use weir_control::{Access, Control, RecentFlows, ReloadReply, Request, Server};
+use weir_flow::FlowRecord;
+use weir_probe::{CpuAffinity, RecordEnricher};
 
 /// Nice value of its thread, above that of export threads: answers may wait, records should not.
 const NICE: i32 = 10;
@@ -34,6 +38,36 @@ pub fn check(probe: &ProbeOptions) -> Result<(), Error> {
 fn access(probe: &ProbeOptions, address: SocketAddr) -> Result<Access, Error> {
     let tls = probe.tls_cert.as_deref().zip(probe.tls_key.as_deref()).map(|(cert, key)| [cert, key]);
     Ok(Access::load(address, probe.token_file.as_deref(), tls)?)
+}
+
+/// The memory for the last flows that end (`--listen-records`).
+pub fn recent(probe: &ProbeOptions) -> Option<Arc<RecentFlows>> {
+    let records = probe.kept_records();
+    (records > 0).then(|| Arc::new(RecentFlows::new(records)))
+}
+
+/// Keeps records when they have their places, anonymised as for a sink. It runs once for each batch, on the thread of the
+/// sink that gets it first.
+pub fn keeping(
+    recent: Arc<RecentFlows>,
+    places: Option<RecordEnricher>,
+    anonymiser: Option<&Anonymiser>,
+) -> RecordEnricher {
+    let anonymise = anonymisation::enricher(None, anonymiser);
+    Arc::new(move |records: &mut [FlowRecord]| {
+        if let Some(places) = &places {
+            places(records);
+        }
+        match &anonymise {
+            _ if !recent.is_wanted() => {}
+            None => recent.add(records),
+            Some(anonymise) => {
+                let mut anonymised = records.to_vec();
+                anonymise(&mut anonymised);
+                recent.add(&anonymised);
+            }
+        }
+    })
 }
 
 /// Where the thread of the server runs: with those of the sinks.

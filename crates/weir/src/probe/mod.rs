@@ -25,7 +25,6 @@ mod running;
 mod service;
 mod start;
 mod status;
-mod stored_flows;
 
 pub use config::without_invalid_values;
 

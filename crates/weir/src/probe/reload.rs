@@ -110,7 +110,8 @@ impl Reloader {
         let lists = enricher.as_ref().map(Enricher::lists).unwrap_or_default();
         let sinks = configuration.options.sinks.outputs.iter().flat_map(Output::sinks);
         let stores = sinks.filter_map(|sink| sink.spec.folder().map(PathBuf::from));
-        InEffect { rules, lists, timeouts: self.timeouts(), stores: stores.collect() }
+        let inputs = configuration.options.inputs.iter().map(ToString::to_string).collect();
+        InEffect { inputs, rules, lists, timeouts: self.timeouts(), stores: stores.collect() }
     }
 
     fn timeouts(&self) -> Timeouts {

@@ -6,7 +6,7 @@ use super::monitor::Monitor;
 use super::opened::{Opened, Signals};
 use super::reload::{Current, Reloader};
 use super::service::{NotifyState, Watchdog, notify};
-use super::{privileges, start, stored_flows};
+use super::{privileges, start};
 use crate::anonymisation;
 use crate::arguments::ProbeOptions;
 use crate::console::stderr;
@@ -14,12 +14,12 @@ use crate::enrichment::Enricher;
 use crate::error::Error;
 use crate::memory::MemoryLock;
 use crate::outputs::{OpenOutputs, Outputs};
-use crate::summary;
+use crate::{stored_answers, summary};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tracing::info;
-use weir_control::{Control, Report, Server};
+use weir_control::{Control, ProbeParts, RecentFlows, Report, Server};
 use weir_ledger::Timing;
 use weir_probe::Settings;
 
@@ -32,6 +32,8 @@ pub struct Running {
     pub monitor: Monitor,
     pub reloader: Reloader,
     pub control: Option<Control>,
+    /// The last flows that have ended, for the HTTP interface.
+    pub recent: Option<Arc<RecentFlows>>,
     pub signals: Signals,
     pub watchdog: Option<Watchdog>,
     pub outputs: Outputs,
@@ -49,10 +51,12 @@ impl Running {
     pub fn start(opened: Opened) -> Result<Self, Error> {
         let Opened { options, outputs, mut open, groups, enricher, actions, server, mut effective, .. } = opened;
         let record_enricher = enricher.as_ref().map(Enricher::record_enricher);
+        let recent = control::recent(&options);
+        let keeping = |recent| control::keeping(recent, record_enricher.clone(), outputs.anonymiser.as_ref());
         let settings = Settings {
             observer: Some(summary::observer(&open.summary)),
             interface_names: enricher.as_ref().and_then(Enricher::interface_names),
-            enricher: record_enricher.clone(),
+            enricher: recent.clone().map(keeping).or_else(|| record_enricher.clone()),
             ..opened.settings
         };
         let shown = anonymisation::enricher(record_enricher, outputs.anonymiser.as_ref());
@@ -76,6 +80,7 @@ impl Running {
             monitor,
             reloader,
             control: None,
+            recent,
             signals: opened.signals,
             watchdog: opened.watchdog,
             outputs,
@@ -83,8 +88,8 @@ impl Running {
         };
         let locked = opened.memory_lock.map_or(Ok(()), MemoryLock::lock);
         let serve = |server: Server| {
-            let control =
-                server.start(running.report(), control_affinity, shown, opened.overrides, Arc::new(stored_flows::ask));
+            let parts = ProbeParts { enricher: shown, overrides: opened.overrides, recent: running.recent.clone() };
+            let control = server.start(running.report(), control_affinity, parts, stored_answers::ask_store());
             let control = control.map_err(Error::Thread)?;
             running.probe.watch("weir-control", control.heartbeat());
             running.control = Some(control);
@@ -177,6 +182,10 @@ impl Running {
 
     /// What the HTTP interface answers from now on.
     fn report(&mut self) -> Report {
-        Report { in_effect: self.reloader.in_effect(), ..self.monitor.report(&self.probe) }
+        let in_effect = self.reloader.in_effect();
+        if let Some(recent) = &self.recent {
+            recent.keep(in_effect.stores.is_empty());
+        }
+        Report { in_effect, ..self.monitor.report(&self.probe) }
     }
 }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::Input;
 use weir_egress::WhenFull;
 use weir_export::Sink;
+use weir_flow::FlowRecord;
 use weir_packet::DecodeOptions;
 use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroupSpec};
 
@@ -118,6 +119,8 @@ pub fn start(
     let meters = groups.iter().map(meters_of).sum();
     let enrichment_bytes = enricher.map_or(0, |of| of.reserve_bytes(sinks.len(), back_pressure, true));
     let enrichment_bytes = enrichment_bytes + actions.map_or(0, |actions| actions.memory_bytes(meters));
+    let recent_bytes = (probe.kept_records() as u64).saturating_mul(size_of::<FlowRecord>() as u64);
+    let enrichment_bytes = enrichment_bytes.saturating_add(recent_bytes);
     let memory = MemoryUse {
         meters,
         reads_captures,

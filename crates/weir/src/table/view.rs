@@ -4,10 +4,9 @@
 //! the sums of all records, so that nothing is missing.
 
 use super::render::wrapped;
-use std::io::Write;
 use std::ops::Range;
 use tracing::{info, warn};
-use weir_export::{ViewFormat, append_csv_text, append_json_text};
+use weir_export::ViewFormat;
 use weir_fields::FieldValue;
 use weir_flow::FlowRecord;
 use weir_query::{CountField, DistinctCount, GroupField, Metric, Row, Series, Sums, View};
@@ -391,123 +390,10 @@ impl ViewTable {
     }
 
     /// The text as CSV or JSON, and the number of its rows.
-    pub fn machine_text(&self) -> (Vec<u8>, u64) {
+    fn machine_text(&self) -> (Vec<u8>, u64) {
         let mut out = Vec::new();
-        let has_intervals = self.view.settings().every_ns.is_some();
-        let has_sides = self.view.has_sides();
-        let metric_name = |metric: Metric| if has_sides { metric.name_of_side() } else { metric.name() };
-        let counts = &self.view.settings().counts;
-        let names: Vec<String> = has_intervals
-            .then_some("interval_start")
-            .into_iter()
-            .chain(self.fields().iter().map(GroupField::name))
-            .chain(["other_groups"])
-            .chain(Metric::ALL.map(metric_name))
-            .map(String::from)
-            .chain(counts.iter().flat_map(|count| [count.name().into(), format!("{}_error", count.name())]))
-            .collect();
-        if self.format == ViewFormat::Csv {
-            out.extend(names.join(",").as_bytes());
-            out.push(b'\n');
-        }
-        let mut rows = 0;
-        self.for_each_machine_row(|row, other_groups| {
-            rows += 1;
-            let mut line = Line { format: self.format, names: names.iter(), is_first: true, out: &mut out };
-            if has_intervals {
-                line.add(&row.start_ns.map_or(FieldValue::NotApplicable, FieldValue::Time), |value, out| {
-                    value.append_text(out)
-                });
-            }
-            for (at, field) in self.fields().iter().enumerate() {
-                let value = row.key.get(at).unwrap_or(&FieldValue::NotApplicable);
-                line.add(value, |value, out| field.append_text(value, out));
-            }
-            line.add(&other_groups.map_or(FieldValue::NotApplicable, FieldValue::Unsigned), |value, out| {
-                value.append_text(out)
-            });
-            for metric in Metric::ALL {
-                line.add(&self.view.number(metric, &row.sums), |value, out| value.append_text(out));
-            }
-            for at in 0..counts.len() {
-                let count = row.counts.get(at);
-                let number = count.map(|count| FieldValue::Unsigned(count.number));
-                let error = count.map(|count| FieldValue::Float(count.error));
-                for value in [number, error] {
-                    line.add(&value.unwrap_or(FieldValue::NotApplicable), |value, out| value.append_text(out));
-                }
-            }
-            line.end();
-        });
+        let rows = self.view.append_rows(self.format, limit(self.top.unwrap_or(0)), &mut out);
         (out, rows)
-    }
-
-    /// All rows, or those of `--top`, each with the number of other groups that it sums up: 0 for a
-    /// group, unknown for the groups without memory.
-    fn for_each_machine_row(&self, mut use_row: impl FnMut(&Row, Option<u64>)) {
-        let rest = |start_ns, sums| Row { start_ns, key: Vec::new(), sums, counts: Vec::new() };
-        let top = limit(self.top.unwrap_or(0));
-        let has_series = self.view.settings().every_ns.is_some() && !self.fields().is_empty();
-        let kept: Option<Vec<Series>> = (has_series && top < usize::MAX).then(|| {
-            let mut series = self.view.series();
-            series.truncate(top);
-            series
-        });
-        let mut hidden: Option<(Row, u64)> = None;
-        let mut rows = 0..;
-        self.view.for_each_row(|row| {
-            let at = rows.next().expect("rows fit into memory");
-            if let Some((others, groups)) = hidden.take_if(|(hidden, _)| hidden.start_ns != row.start_ns) {
-                use_row(&others, Some(groups));
-            }
-            let is_kept = kept.as_ref().map_or(at < top, |kept| kept.iter().any(|kept| kept.key == row.key));
-            if is_kept {
-                use_row(&row, Some(0));
-            } else {
-                let start_ns = row.start_ns.filter(|_| kept.is_some());
-                let (others, groups) = hidden.get_or_insert_with(|| (rest(start_ns, Sums::default()), 0));
-                others.sums.merge(&row.sums);
-                *groups += 1;
-            }
-        });
-        if let Some((others, groups)) = hidden {
-            use_row(&others, Some(groups));
-        }
-        if let Some(others) = self.view.others() {
-            use_row(&rest(None, *others), None);
-        }
-    }
-}
-
-/// A line of CSV or JSON.
-struct Line<'a, N> {
-    format: ViewFormat,
-    names: N,
-    is_first: bool,
-    out: &'a mut Vec<u8>,
-}
-
-impl<'n, N: Iterator<Item = &'n String>> Line<'_, N> {
-    fn add(&mut self, value: &FieldValue, append: impl FnOnce(&FieldValue, &mut Vec<u8>)) {
-        let name = self.names.next().expect("each value has a name");
-        let is_first = std::mem::replace(&mut self.is_first, false);
-        let mut text = Vec::new();
-        append(value, &mut text);
-        let text = String::from_utf8(text).expect("texts of fields are UTF-8");
-        if self.format == ViewFormat::Csv {
-            self.out.extend((!is_first).then_some(b','));
-            return append_csv_text(&text, self.out);
-        }
-        write!(self.out, "{}\"{name}\":", if is_first { '{' } else { ',' }).expect("memory takes every octet");
-        match value {
-            FieldValue::NotApplicable | FieldValue::NoValue => self.out.extend(b"null"),
-            FieldValue::Unsigned(_) | FieldValue::Implied(_) | FieldValue::Float(_) => self.out.extend(text.as_bytes()),
-            _ => append_json_text(&text, self.out),
-        }
-    }
-
-    fn end(self) {
-        self.out.extend(if self.format == ViewFormat::Json { &b"}\n"[..] } else { b"\n" });
     }
 }
 

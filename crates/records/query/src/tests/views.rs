@@ -2,6 +2,7 @@
 
 use super::records::{START, dns, icmp, layer2, of_ipv6, vlans, web};
 use std::collections::BTreeMap;
+use weir_export::ViewFormat;
 use weir_flow::FlowRecord;
 use weir_packet::ipv4_mapped;
 use weir_query::{GroupField, Metric, Order, Row, Sums, View, ViewSettings};
@@ -150,6 +151,35 @@ fn the_first_rows_are_those_of_all_rows_and_the_others_are_summed_up() {
         assert_eq!(keys(&first), keys(&rows[..limit.min(rows.len())]));
         let rest = sum(&rows[first.len()..]);
         assert_eq!(of(&others), rest);
+    }
+}
+
+#[test]
+fn the_first_groups_have_the_same_intervals_as_among_all_and_the_others_share_a_row() {
+    const EVERY_NS: u64 = 10_000_000_000;
+    let flows = many(3000);
+    for (fields, most) in [(&["src_ip"][..], 3), (&["host"], 5), (&["src_ip", "vlan"], 0), (&["dst_port"], 7)] {
+        let whole = view(settings(fields), &flows);
+        let all = view(ViewSettings { every_ns: Some(EVERY_NS), ..settings(fields) }, &flows);
+        let mut few = whole.of_first_groups(most, EVERY_NS, 1 << 20);
+        for flows in flows.chunks(1000) {
+            let mut part = whole.of_first_groups(most, EVERY_NS, 1 << 20);
+            part.reserve();
+            part.add(flows);
+            few.merge(part);
+        }
+        // Without the number of groups that a row sums up: of the whole time, and of the interval.
+        let rows = |view: &View| {
+            let mut text = Vec::new();
+            view.append_rows(ViewFormat::Csv, most, &mut text);
+            let line = |line: &str| {
+                let mut cells: Vec<String> = line.split(',').map(String::from).collect();
+                (cells.remove(1 + fields.len()) == "0", cells)
+            };
+            String::from_utf8(text).unwrap().lines().skip(1).map(line).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(&few), rows(&all), "{fields:?}");
+        assert!(rows(&few).iter().any(|(is_group, _)| *is_group) == (most > 0), "{fields:?}");
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use testbed::{arguments, assert_usage_errors, failure, small, success};
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "read",
     "probe",
+    "view",
     "tcp",
     "packets",
     "rules",
@@ -338,9 +339,9 @@ fn unknown_options_get_no_advice_about_other_things() {
         (&["tcp", "-i", "x"], &["name the file without an option: 'weir tcp FILE'"]),
         (&["tcp", "x", "-s", "rtt"], &["--sort NAME sorts"]),
         (&["tcp", "x", "-A", "host"], &["weir read and weir probe have --by"]),
-        (&["tcp", "x", "--where", "port 80"], &["weir read, weir probe and weir packets have --where"]),
+        (&["tcp", "x", "--where", "port 80"], &["weir read, weir probe, weir view and weir packets have --where"]),
         (&["tcp", "x", "--by", "host"], &["weir read and weir probe have --by"]),
-        (&["--where", "port 80"], &["weir read, weir probe and weir packets have --where"]),
+        (&["--where", "port 80"], &["weir read, weir probe, weir view and weir packets have --where"]),
         (&["read", "x", "--duration", "5"], &["weir probe has --duration"]),
         (&["read", "x", "--filed", "basic"], &["a similar argument exists: '--fields'"]),
         (&["read", "x", "--out", "y"], &["a similar argument exists: '--output'"]),

@@ -2,4 +2,6 @@ mod http;
 mod limits;
 mod openapi;
 mod page;
+mod recent;
 mod stored;
+mod view;

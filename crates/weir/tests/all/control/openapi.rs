@@ -4,10 +4,12 @@
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use testbed::is_installed;
 use testbed::served::{Answer, Overridden, Served, TOKEN, token_file};
+use testbed::viewed::Viewed;
 
 /// Statuses that need a probe which is busy or ends, or a limit. Other tests have most of them.
 const RARE: [u16; 5] = [202, 422, 429, 503, 504];
@@ -102,7 +104,12 @@ fn queries(document: &Value, operation: &Value) -> Vec<String> {
 }
 
 /// The answers to requests that are made from a document.
-fn ask(served: &Served, document: &Value, token: &str) -> Vec<(String, String, Answer)> {
+fn ask(
+    raw: &dyn Fn(&[u8]) -> String,
+    address: SocketAddr,
+    document: &Value,
+    token: &str,
+) -> Vec<(String, String, Answer)> {
     let mut answers = Vec::new();
     for (path, operations) in document["paths"].as_object().unwrap() {
         // What is added first can be removed.
@@ -120,9 +127,9 @@ fn ask(served: &Served, document: &Value, token: &str) -> Vec<(String, String, A
                     let octets = format!(
                         "{} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}",
                         method.to_uppercase(),
-                        served.address
+                        address
                     );
-                    answers.push((method.into(), path.clone(), Answer::parse(&served.raw(octets.as_bytes()))));
+                    answers.push((method.into(), path.clone(), Answer::parse(&raw(octets.as_bytes()))));
                 }
             }
         }
@@ -137,17 +144,21 @@ fn requests_that_are_made_from_the_document_are_answered_as_it_says() {
     let Some(probe) = Overridden::start("") else { return };
     let document = probe.served.get("/openapi.json").json();
     for token in ["", &with_token] {
-        answers.extend(ask(&probe.served, &document, token));
+        answers.extend(ask(&|octets| probe.served.raw(octets), probe.served.address, &document, token));
     }
     probe.served.probe.stop(0);
     let (folder, token) = token_file(TOKEN, 0o600);
     testbed::permit_all_users(folder.path());
     let store = format!("parquet:{}", folder.path().join("flows").display());
-    for (options, token) in [(&["--token-file", token.to_str().unwrap()][..], &*with_token), (&["-o", &store], "")] {
+    let with_file = ["--token-file", token.to_str().unwrap(), "--listen-records", "0"];
+    for (options, token) in [(&with_file[..], &*with_token), (&["-o", &store], "")] {
         let Some(served) = Served::start(options) else { return };
-        answers.extend(ask(&served, &document, token));
+        answers.extend(ask(&|octets| served.raw(octets), served.address, &document, token));
         served.probe.stop(0);
     }
+    let capture = testbed::captures().join("web.pcap");
+    let view = Viewed::start(&[capture.to_str().unwrap(), "--token-file", token.to_str().unwrap()]);
+    answers.extend(ask(&|octets| view.raw(octets), view.address, &document, &with_token));
     let mut seen: BTreeMap<(String, String), BTreeSet<u16>> = BTreeMap::new();
     let mut told = Vec::new();
     for (method, path, Answer { status, head, body }) in answers {

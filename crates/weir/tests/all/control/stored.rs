@@ -64,7 +64,10 @@ fn sorted(rows: &[Value]) -> Vec<String> {
 fn the_answer_is_that_of_weir_read_and_of_the_ledger() {
     let Some(mut probe) = Storing::start(&[]) else { return };
     let empty = probe.ask("");
-    assert_eq!(empty.to_string(), r#"{"complete":true,"flows":[],"matching":0,"problems":[],"read":0}"#);
+    assert_eq!(
+        empty.to_string(),
+        r#"{"complete":true,"flows":[],"matching":0,"problems":[],"read":0,"source":"store"}"#
+    );
     probe.send_flows();
     let rows = |body: &Value, name: &str| body[name].as_array().unwrap().clone();
     let all = probe.ask("top=1000");
@@ -85,6 +88,12 @@ fn the_answer_is_that_of_weir_read_and_of_the_ledger() {
         ("by=src_ip/24&top=1000", &["--by", "src_ip/24"][..]),
         ("by=host,protocol&top=7&sort=packets", &["--by", "host,protocol", "--top", "7", "--sort", "packets"]),
         ("by=dst_port&where=src_port%3C1034", &["--by", "dst_port", "--where", "src_port<1034", "--top", "20"]),
+        (
+            "by=host&count=hosts,ports&sort=hosts&top=3",
+            &["--by", "host", "--count", "hosts,ports", "--sort", "hosts", "--top", "3"],
+        ),
+        ("every=1h", &["--every", "1h"]),
+        ("every=1s&sort=packets", &["--every", "1s", "--sort", "packets"]),
     ] {
         let body = probe.ask(query);
         assert_eq!((rows(&body, "groups"), number(&body["read"])), (probe.read(options), 500), "{query}");
@@ -98,6 +107,47 @@ fn the_answer_is_that_of_weir_read_and_of_the_ledger() {
     }
     let (_, _, ledger) = probe.served.probe.stop(0);
     assert_eq!(number(&ledger["flows"]["exported"]), 500);
+}
+
+#[test]
+fn groups_in_intervals_and_pages_are_those_of_weir_read() {
+    let Some(mut probe) = Storing::start(&[]) else { return };
+    probe.send_flows();
+    let rows = |body: &Value, name: &str| body[name].as_array().unwrap().clone();
+    let flows = rows(&probe.ask("top=1000"), "flows");
+    // Groups in intervals. The others of an interval have the number of all others.
+    let by_time = |rows: Vec<Value>| -> Vec<Value> {
+        let cut = |mut row: Value| {
+            row["other_groups"] = (row["other_groups"] != 0).into();
+            row
+        };
+        rows.into_iter().map(cut).collect()
+    };
+    for (by, top) in [("dst_ip", 3), ("host", 1), ("src_port,protocol", 40), ("protocol", 7)] {
+        let body = probe.ask(&format!("by={by}&every=1s&top={top}"));
+        let read = probe.read(&["--by", by, "--every", "1s", "--top", &top.to_string()]);
+        assert_eq!((by_time(rows(&body, "groups")), number(&body["read"])), (by_time(read), 500), "{by}");
+    }
+    // Pages of flows, and none.
+    let by_port = |query: &str| rows(&probe.ask(&format!("sort=src_port:asc&fields=src_port&{query}")), "flows");
+    let pages: Vec<Value> = (0..5).flat_map(|page| by_port(&format!("top=100&offset={}", 100 * page))).collect();
+    assert_eq!((pages.len(), pages), (500, by_port("top=1000")));
+    assert!(by_port("offset=500").is_empty() && by_port("offset=99000&top=1000").is_empty());
+    assert_eq!(rows(&probe.ask("offset=490"), "flows"), flows[..10]);
+    let none = probe.ask("top=0");
+    assert_eq!((number(&none["matching"]), rows(&none, "flows").len()), (500, 0));
+    let none = rows(&probe.ask("top=0&by=src_ip"), "groups");
+    assert_eq!((none.len(), &none[0]["src_ip"], number(&none[0]["flows"])), (1, &Value::Null, 500));
+    // What it is.
+    let about = probe.served.get("/about").json();
+    let first = probe.ask("sort=start_time:asc&top=1&fields=start_time");
+    assert_eq!(
+        [&about["mode"], &about["history"], &about["stores"][0], &about["inputs"][0]],
+        ["probe", "store", probe.store.to_str().unwrap(), "af_packet:right"]
+    );
+    let from = about["from_ns"].as_u64().unwrap();
+    assert!(from > 1_600_000_000_000_000_000 && about["to_ns"].as_u64().unwrap() >= from, "{about} {first}");
+    probe.served.probe.stop(0);
 }
 
 #[test]
@@ -119,8 +169,20 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
         ("by=", "by: "),
         ("by=host,src_ip,dst_ip,protocol,dst_port", "by: at most 4 fields"),
         ("by=host&fields=basic", "fields: with by"),
-        ("top=0", "top: use a number from 1 to 1000"),
-        ("top=1001", "top: use a number from 1 to 1000"),
+        ("by=host&count=nonsense", "count: there is no field"),
+        ("by=host&count=src_mac", "count: the stored flows of this time do not all have the field src_mac"),
+        ("by=host&count=hosts,hosts", "by: the view would have two columns with the name hosts"),
+        ("by=host&count=hosts&every=1m", "count: only groups have"),
+        ("count=hosts", "count: only groups have"),
+        ("by=host&count=hosts,ports,sni,application,protocol", "count: at most 4 fields"),
+        ("every=1us", "every: must be at least 1ms"),
+        ("every=soon", "every: 'soon' is not a unit of time"),
+        ("every=1m&fields=basic", "fields: with by or every"),
+        ("every=1m&offset=1", "offset: groups and intervals have no offset"),
+        ("by=host&offset=1", "offset: groups and intervals have no offset"),
+        ("offset=x", "offset: use a number; offset and top are up to 100000 together"),
+        ("offset=99990&top=11", "offset: use a number; offset and top are up to 100000 together"),
+        ("top=1001", "top: use a number from 0 to 1000"),
         ("fields=nonsense", "fields: "),
         ("from=soon", "from: \"soon\" is not a time"),
         ("to=-99999999999d", "to: "),
@@ -128,7 +190,7 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
         ("store=0", "store: use the number of a store, from 1"),
         ("store=x", "store: use the number of a store, from 1"),
         ("store=2", "store: the probe has 1"),
-        ("community_id=1:x", "there are: where, from, to, by, sort, top, fields, store"),
+        ("community_id=1:x", "there are: where, from, to, by, every, count, sort, top, offset, fields, store"),
     ] {
         let answer = probe.served.get(&format!("/stored?{query}"));
         let error = answer.json()["error"].as_str().unwrap_or_default().to_owned();
@@ -137,10 +199,34 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
     // It is a question, and no change.
     assert_eq!(probe.served.change("POST", "/stored", "").status, 403);
     probe.served.probe.stop(0);
-    let Some(served) = Served::start(&[]) else { return };
+    let Some(served) = Served::start(&["--listen-records", "0"]) else { return };
+    assert_eq!(served.get("/about").json()["history"], "none");
     let answer = served.get("/stored");
     assert!(answer.status == 409 && answer.body.contains("-o parquet:FOLDER"), "{}", answer.body);
     served.probe.stop(0);
+}
+
+#[test]
+fn too_many_intervals_are_refused_with_a_length_that_fits() {
+    let Some(mut probe) = Storing::start(&[]) else { return };
+    probe.send_flows();
+    // The flows decide, not the time that is asked for.
+    assert_eq!(number(&probe.ask("every=1s&from=2001-01-01")["read"]), 500);
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other] = [1_700_000_000, 1_700_007_200];
+    let request = testbed::request_and_response(7);
+    let capture = testbed::Pcap::new().frame(one, 0, &request[0]).frame(other, 0, &request[0]);
+    let capture = capture.save(folder.path(), "two.pcap");
+    probe.served.probe.stop(0);
+    let view = testbed::viewed::Viewed::start(&[capture.to_str().unwrap()]);
+    for (query, reason) in [
+        ("every=1s", "these are 7201 intervals, more than 2000; use every=5s, a shorter time"),
+        ("every=5s&by=host&top=1000", "more than 19 for 1000 groups (of 20000 rows); use every=10m"),
+    ] {
+        let answer = view.get(&format!("/stored?from=1970-01-01&{query}"));
+        assert!(answer.status == 400 && answer.body.contains(reason), "{query}: {}", answer.body);
+    }
+    assert_eq!(view.get("/stored?from=1970-01-01&every=5s").json()["groups"].as_array().unwrap().len(), 2);
 }
 
 #[test]

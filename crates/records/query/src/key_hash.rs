@@ -1,0 +1,31 @@
+//! The hash of the key of a group.
+
+use ahash::RandomState;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::net::IpAddr;
+use weir_fields::FieldValue;
+
+/// Equal keys have equal hashes.
+pub(crate) fn hash_key(hasher: &RandomState, key: &[FieldValue<'_>]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    for value in key {
+        match *value {
+            FieldValue::Text(ref text) => text.hash(&mut hasher),
+            FieldValue::NotApplicable | FieldValue::NoValue => hasher.write_u8(0),
+            FieldValue::Unsigned(number) | FieldValue::Implied(number) | FieldValue::Time(number) => {
+                hasher.write_u64(number);
+            }
+            FieldValue::Float(number) => hasher.write_u64(number.to_bits()),
+            FieldValue::Ip(IpAddr::V4(address)) => hasher.write_u32(address.to_bits()),
+            FieldValue::Ip(IpAddr::V6(address)) => hasher.write_u128(address.to_bits()),
+            FieldValue::Mac(octets) => octets.hash(&mut hasher),
+            FieldValue::Code(number, _) | FieldValue::Protocol(number) => hasher.write_u8(number),
+            FieldValue::TcpFlags(bits) => hasher.write_u16(bits),
+            FieldValue::Approximate(set) => hasher.write_u16(set.0),
+            FieldValue::Degraded(set) => hasher.write_u8(set.0),
+            FieldValue::Notes(set) => hasher.write_u8(set.0),
+            FieldValue::CommunityId(id) => id.hash(&mut hasher),
+        }
+    }
+    hasher.finish()
+}

@@ -1,0 +1,61 @@
+//! What answers: a probe, or a view of what is stored.
+
+use crate::stored::FlowSource;
+use serde::Serialize;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use utoipa::ToSchema;
+
+/// What `weir view` serves.
+#[derive(Clone, Debug, Default)]
+pub struct ViewOf {
+    /// What was given to it.
+    pub inputs: Vec<String>,
+    /// Those of them that are stores and Parquet files.
+    pub stores: Vec<PathBuf>,
+    /// Stores and files that questions are answered from.
+    pub files: Vec<PathBuf>,
+}
+
+/// What answers.
+#[derive(Serialize, ToSchema)]
+pub struct About {
+    /// Always `weir`.
+    program: &'static str,
+    /// Its version.
+    version: &'static str,
+    /// `probe`, or `view` if no probe is running.
+    mode: &'static str,
+    /// The sources of a probe, or what a view shows.
+    inputs: Vec<String>,
+    /// Folders of stores, in the order of the parameter `store`.
+    stores: Vec<String>,
+    /// What `/stored` answers from: `store`, `memory` or `none`.
+    history: &'static str,
+    /// When the first of these flows starts, ns since 1970 UTC; null without flows.
+    from_ns: Option<u64>,
+    /// When the last one starts.
+    to_ns: Option<u64>,
+}
+
+impl About {
+    /// With what `/stored` answers from, and the first and last start there.
+    pub fn new(
+        mode: &'static str,
+        inputs: &[String],
+        stores: &[PathBuf],
+        source: Option<&FlowSource>,
+        starts_ns: Option<RangeInclusive<u64>>,
+    ) -> Self {
+        Self {
+            program: "weir",
+            version: env!("CARGO_PKG_VERSION"),
+            mode,
+            inputs: inputs.to_vec(),
+            stores: stores.iter().map(|path| path.display().to_string()).collect(),
+            history: source.map_or("none", FlowSource::name),
+            from_ns: starts_ns.as_ref().map(|starts| *starts.start()),
+            to_ns: starts_ns.as_ref().map(|starts| *starts.end()),
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Answers questions of the HTTP interface (`/stored`), from the files of stores or from the last flows in memory.
+//!
+//! Input: the finished files of stores; flows in the flow cache and those that the sink has not written are not in them.
+//! Output: flows, or sums, as `weir read` writes them as JSON. It runs on a thread of its own, and looks between batches
+//! and row groups whether its time is over. Sums are computed from columns on all cores that this thread may use where
+//! that is possible, and otherwise from records.
+//!
+//! Of groups in intervals, a first pass finds the largest groups, and a second one their intervals: the memory is that of
+//! the groups, and then that of the rows of the answer.
+
+use crate::stored_reader::select;
+use crate::stored_sums;
+use crate::table::LargestFlows;
+use std::ops::RangeInclusive;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_control::{AskStore, FlowSource, FlowsThen, StoredAnswer, StoredError, StoredQuestion, Wanted};
+use weir_export::{ViewFormat, append_json_record};
+use weir_fields::{Column, Field, columns, field};
+use weir_flow::FlowRecord;
+use weir_query::{CountField, GroupField, Metric, RecordOrder, View, ViewSettings};
+use weir_store::{Damage, FlowReader};
+
+/// Flows that are read before the time is looked at.
+const BATCH: usize = 1024;
+/// Problems that an answer names one by one.
+const MAX_PROBLEMS: usize = 100;
+/// Rows of groups in intervals: more than a valid question may have, also with flows that end after its time.
+const MAX_ROWS: usize = 200_000;
+
+/// What answers the questions of a server.
+pub fn ask_store() -> AskStore {
+    AskStore { answer: Arc::new(answer), starts_ns: Arc::new(starts_ns) }
+}
+
+/// Answers a question.
+///
+/// # Errors
+/// The store cannot be read, its flows do not have a field of the question, or there are too many intervals.
+pub fn answer(source: &FlowSource, question: &StoredQuestion) -> Result<StoredAnswer, StoredError> {
+    question.check_intervals(|| starts_ns(source))?;
+    match &question.wanted {
+        Wanted::Flows { order, columns, offset } => flows(source, question, *order, columns, *offset),
+        Wanted::Sums(settings) => sums(source, question, settings),
+    }
+}
+
+/// The first and the last start of the flows.
+pub fn starts_ns(source: &FlowSource) -> Option<RangeInclusive<u64>> {
+    match source {
+        FlowSource::Files(paths) => weir_store::starts_ns(paths),
+        FlowSource::Memory(recent) => {
+            let recent = recent.now();
+            let starts = || recent.iter().map(FlowRecord::start_ns);
+            Some(starts().min()?..=starts().max()?)
+        }
+    }
+}
+
+/// The flows of a question.
+fn flows(
+    source: &FlowSource,
+    question: &StoredQuestion,
+    order: Option<RecordOrder>,
+    columns: &[&'static Column],
+    offset: usize,
+) -> Result<StoredAnswer, StoredError> {
+    let opened = Opened::new(source, question)?;
+    order.iter().try_for_each(|order| opened.check("sort", order.name()))?;
+    let stored: Vec<_> = columns.iter().copied().filter(|column| opened.known().contains(column)).collect();
+    if let (true, Some(column)) = (stored.is_empty(), columns.first()) {
+        return Err(not_stored("fields", column.name));
+    }
+    let by = order.unwrap_or_else(RecordOrder::newest);
+    // A limit of 0 is none.
+    let mut first = LargestFlows::new((offset + question.top).max(1), Some(by), None);
+    let needed = stored.iter().copied().chain(fields_of([by.name()])).collect();
+    let mut number = 0;
+    let read = opened.read(question, needed, &mut |flow| {
+        first.insert(flow, number);
+        number += 1;
+    });
+    let mut shown: Vec<FlowRecord> = first.into_flows().skip(offset).take(question.top).collect();
+    if order.is_none() {
+        shown.reverse();
+    }
+    let mut rows = Vec::new();
+    for flow in &shown {
+        append_json_record(&stored, flow, &mut rows);
+        rows.push(b'\n');
+    }
+    Ok(read.answer(rows))
+}
+
+/// The sums of a question.
+fn sums(source: &FlowSource, question: &StoredQuestion, settings: &ViewSettings) -> Result<StoredAnswer, StoredError> {
+    let opened = Opened::new(source, question)?;
+    settings.fields.iter().try_for_each(|field| opened.check("by", GroupField::name(field)))?;
+    let counted = settings.counts.iter().flat_map(|count| CountField::names_in(count, &settings.fields));
+    counted.into_iter().try_for_each(|name| opened.check("count", name))?;
+    let (has_groups, every_ns) = (!settings.fields.is_empty(), settings.every_ns);
+    let first = ViewSettings {
+        unknown: Metric::unknown(&opened.known()),
+        every_ns: every_ns.filter(|_| !has_groups),
+        ..settings.clone()
+    };
+    View::new(first.clone()).map_err(|error| StoredError::Question(format!("sort: {error}")))?;
+    let whole = || View::new(first.clone()).expect("these settings are checked");
+    let (view, read) = match every_ns.filter(|_| has_groups) {
+        None => opened.sum_up(question, &whole),
+        Some(every_ns) => {
+            let (groups, first) = opened.sum_up(&question.halved(), &whole);
+            let few = || groups.of_first_groups(question.top, every_ns, MAX_ROWS);
+            let (view, read) = Opened::new(source, question)?.sum_up(question, &few);
+            (view, Read { is_cut: read.is_cut || first.is_cut, ..read })
+        }
+    };
+    // All intervals of a time line.
+    let most = if has_groups { question.top } else { usize::MAX };
+    let mut rows = Vec::new();
+    view.append_rows(ViewFormat::Json, most, &mut rows);
+    Ok(read.answer(rows))
+}
+
+fn not_stored(place: &str, name: &str) -> StoredError {
+    StoredError::Question(format!("{place}: the stored flows of this time do not all have the field {name}"))
+}
+
+/// The columns of fields.
+fn fields_of(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static Column> {
+    names.into_iter().filter_map(field).flat_map(Field::columns).collect()
+}
+
+/// Flows that can be read, once.
+enum Opened {
+    Files(Box<FlowReader>, Vec<Damage>),
+    Memory(FlowsThen),
+}
+
+/// What was read.
+struct Read {
+    matching: u64,
+    others: u64,
+    is_cut: bool,
+    problems: Problems,
+}
+
+impl Opened {
+    /// Opens what has the fields of the expression.
+    fn new(source: &FlowSource, question: &StoredQuestion) -> Result<Self, StoredError> {
+        let opened = match source {
+            FlowSource::Memory(recent) => Self::Memory(recent.now()),
+            FlowSource::Files(paths) => {
+                let found = FlowReader::open(paths, Some(question.starts_ns.clone()));
+                let found = found.map_err(|error| StoredError::Store(format!("the store cannot be read: {error}")))?;
+                Self::Files(Box::new(found.reader), found.damaged)
+            }
+        };
+        let compared = question.expression.iter().flat_map(|expression| expression.fields());
+        compared.into_iter().try_for_each(|name| opened.check("where", name))?;
+        Ok(opened)
+    }
+
+    /// The fields that flows have. In memory, they have all that they were metered with.
+    fn known(&self) -> Vec<&'static Column> {
+        match self {
+            Self::Files(reader, _) => reader.known().to_vec(),
+            Self::Memory(_) => columns().iter().collect(),
+        }
+    }
+
+    fn check(&self, place: &str, name: &str) -> Result<(), StoredError> {
+        match field(name) {
+            Some(of) if !self.known().contains(&of.column()) => Err(not_stored(place, name)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Calls a function with each flow of the question, which has these fields.
+    fn read(
+        self,
+        question: &StoredQuestion,
+        fields: Vec<&'static Column>,
+        use_flow: &mut dyn FnMut(&FlowRecord),
+    ) -> Read {
+        match self {
+            Self::Files(mut reader, damaged) => {
+                prepare(&mut reader, question, fields);
+                read_records(&mut reader, damaged, question, use_flow)
+            }
+            Self::Memory(flows) => {
+                let mut read = Read { matching: 0, others: 0, is_cut: false, problems: Problems::default() };
+                for (number, flow) in flows.iter().enumerate() {
+                    if number.is_multiple_of(BATCH) && question.is_over() {
+                        read.is_cut = true;
+                        break;
+                    }
+                    let is_of_time = question.starts_ns.contains(&flow.start_ns());
+                    if is_of_time && question.expression.as_ref().is_none_or(|expression| expression.matches(flow)) {
+                        read.matching += 1;
+                        use_flow(flow);
+                    } else {
+                        read.others += 1;
+                    }
+                }
+                read
+            }
+        }
+    }
+
+    /// Sums up the flows of the question in a view, which is empty.
+    fn sum_up(self, question: &StoredQuestion, view: &dyn Fn() -> View) -> (View, Read) {
+        let mut all = view();
+        let settings = all.settings();
+        let counted = settings.counts.iter().flat_map(|count| CountField::names_in(count, &settings.fields));
+        let names: Vec<_> = settings.fields.iter().map(GroupField::name).chain(counted).collect();
+        let fields: Vec<_> = View::summed_fields().chain(fields_of(names)).collect();
+        let (mut reader, damaged) = match self {
+            Self::Files(reader, damaged) => (reader, damaged),
+            Self::Memory(_) => {
+                let read = self.read(question, fields, &mut |flow| all.add(slice::from_ref(flow)));
+                return (all, read);
+            }
+        };
+        prepare(&mut reader, question, fields);
+        let stop = AtomicBool::new(question.is_over());
+        let (condition, starts_ns) = (question.expression.as_ref(), Some(question.starts_ns.clone()));
+        let summed = stored_sums::sum_up_columns(&mut reader, condition, starts_ns, view, &stop, |_, _| {
+            stop.store(question.is_over(), Ordering::Relaxed);
+        });
+        if let Some((view, _)) = summed {
+            let (matching, others) = (view.total().flows, reader.others);
+            let problems = Problems::of(damaged);
+            return (view, Read { matching, others, is_cut: stop.load(Ordering::Relaxed), problems });
+        }
+        let read = read_records(&mut reader, damaged, question, &mut |flow| all.add(slice::from_ref(flow)));
+        (all, read)
+    }
+}
+
+/// Selects the flows of the question, with these fields.
+fn prepare(reader: &mut FlowReader, question: &StoredQuestion, mut fields: Vec<&'static Column>) {
+    select(reader, Some(question.starts_ns.clone()), question.expression.as_ref());
+    fields.extend(fields_of(question.expression.iter().flat_map(|expression| expression.fields())));
+    reader.keep_only(&fields);
+}
+
+/// Reads the records of files until their end, or until the time is over.
+fn read_records(
+    reader: &mut FlowReader,
+    damaged: Vec<Damage>,
+    question: &StoredQuestion,
+    use_flow: &mut dyn FnMut(&FlowRecord),
+) -> Read {
+    let mut read = Read { matching: 0, others: 0, is_cut: false, problems: Problems::of(damaged) };
+    let mut records = Vec::with_capacity(BATCH);
+    read.is_cut = loop {
+        if question.is_over() {
+            break true;
+        }
+        records.clear();
+        match reader.read(&mut records, BATCH) {
+            Ok(true) => {}
+            Ok(false) => break false,
+            Err(damage) => read.problems.add(damage),
+        }
+        records.iter().for_each(&mut *use_flow);
+        read.matching += records.len() as u64;
+    };
+    read.others = reader.others;
+    read
+}
+
+impl Read {
+    fn answer(self, rows: Vec<u8>) -> StoredAnswer {
+        let Self { matching, others, is_cut, problems } = self;
+        let is_complete = !is_cut && problems.count == 0;
+        StoredAnswer { rows, matching, read: matching + others, is_complete, problems: problems.texts() }
+    }
+}
+
+/// What is wrong with files.
+#[derive(Default)]
+struct Problems {
+    first: Vec<String>,
+    count: usize,
+}
+
+impl Problems {
+    fn of(damaged: Vec<Damage>) -> Self {
+        let mut problems = Self::default();
+        damaged.into_iter().for_each(|damage| problems.add(damage));
+        problems
+    }
+
+    fn add(&mut self, Damage { path, error }: Damage) {
+        self.count += 1;
+        if self.first.len() < MAX_PROBLEMS {
+            self.first.push(format!("{}: {error}", path.display()));
+        }
+    }
+
+    fn texts(self) -> Vec<String> {
+        let others = self.count - self.first.len();
+        let others = (others > 0).then(|| format!("{others} more files cannot be read to their ends"));
+        self.first.into_iter().chain(others).collect()
+    }
+}

@@ -1,0 +1,239 @@
+//! `weir view`: the page of captures and stored flows, without a probe.
+//!
+//! Input: stores and Parquet files, which questions read as they are then; captures and files of other flows, which are
+//! read once, into a store in a temporary folder. Output: the address of the page on standard output, and the HTTP
+//! interface without what needs a probe, until a signal. The folder is removed in every ending but a kill.
+
+use crate::arguments::{Arguments, Command, Output, Read, View};
+use crate::console;
+use crate::error::{Error, InputError, StoreError};
+use crate::files::Target;
+use crate::input;
+use crate::read;
+use crate::run_status::{Ended, RunStatus};
+use crate::sandbox::{Restrictions, Sandbox};
+use crate::signals::StopSignal;
+use crate::stored;
+use crate::stored_answers;
+use crate::stored_reader::StoredPaths;
+use clap::Parser;
+use std::env;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Program, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+use tracing::warn;
+use weir_capture::{PacketFilter, SourceSpec};
+use weir_control::{Access, AskStore, Server, ViewOf};
+use weir_fields::Requirement;
+use weir_probe::CpuAffinity;
+use weir_store::FlowReader;
+
+/// Time between two looks at the flag of the signals.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What is shown.
+struct Shown {
+    /// Stores and Parquet files.
+    files: Vec<PathBuf>,
+    /// What is read into a temporary store.
+    packets: Vec<SourceSpec>,
+    flows: StoredPaths,
+}
+
+pub fn run(view: &View) -> Result<RunStatus, Error> {
+    let shown = Shown::new(view)?;
+    // From now on no signal ends the program before it has removed its folder. The sandbox forbids to register more.
+    let [stop_signal, of_packets, of_flows] =
+        [StopSignal::register_without_end()?, StopSignal::register_without_end()?, StopSignal::register_without_end()?];
+    let stop = stop_signal.flag();
+    let tls = view.tls_cert.as_deref().zip(view.tls_key.as_deref()).map(|(cert, key)| [cert, key]);
+    let access = Access::load(view.listen, view.token_file.as_deref(), tls)?;
+    let server = Server::bind(view.listen, access, &view.times.timing())?;
+    stored::raise_limit_of_files();
+    let opener = view.open.then(Opener::start).transpose()?;
+    let folder = shown.is_read_first().then(temporary_folder).transpose()?;
+    enter_sandbox(view, &shown, folder.as_ref());
+    let mut files = shown.files.clone();
+    let mut ended = Ended { status: RunStatus::Success, problems: Vec::new() };
+    if let Some(folder) = &folder {
+        ended = shown.store(view, folder.path(), [of_packets, of_flows], &mut files)?;
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Ok(RunStatus::Problems);
+    }
+    let scheme = if view.tls_cert.is_some() { "https" } else { "http" };
+    let address = format!("{scheme}://{}/", server.address());
+    let inputs = view.paths.iter().map(ToString::to_string).collect();
+    let of = ViewOf { inputs, stores: shown.files, files };
+    server.start_view(CpuAffinity::default(), of, ask_store(view, ended.problems)?).map_err(Error::Thread)?;
+    // A reader that is gone has the page perhaps.
+    let _ = console::print(format!("page: {address}\n").as_bytes());
+    if let Some(opener) = opener {
+        opener.open(&address);
+    }
+    while !stop.load(Ordering::Relaxed) {
+        thread::sleep(CHECK_INTERVAL);
+    }
+    Ok(ended.status)
+}
+
+impl Shown {
+    /// Sorts and checks what is given.
+    fn new(view: &View) -> Result<Self, Error> {
+        input::check_sources(&view.paths, "view")?;
+        let live = view.paths.iter().find(input::is_live);
+        if let Some(live) = live {
+            return Err(InputError::ViewOfLiveTraffic(live.to_string()).into());
+        }
+        view.times_ns()?;
+        let mut flows = StoredPaths::default();
+        let packets: Vec<_> = view.paths.iter().filter(|source| !flows.add(source)).cloned().collect();
+        let files = flows.take_parquet();
+        let (selects, shown) = (&view.selection, Self { files, packets, flows });
+        let of_packets = [(selects.filter.is_some(), "--filter"), (selects.decap, "--decap")];
+        let given =
+            |options: &[(bool, &'static str)]| options.iter().find(|(is_given, _)| *is_given).map(|(_, name)| *name);
+        if let Some(option) = given(&of_packets).filter(|_| shown.packets.is_empty()) {
+            return Err(InputError::NeedsPackets(option).into());
+        }
+        let adds = |requirement| view.enrichment.meets(requirement);
+        let of_files = [
+            (adds(Requirement::Networks), "--networks"),
+            (adds(Requirement::Geo), "--geo"),
+            (adds(Requirement::Tags), "--tags"),
+            (adds(Requirement::InterfaceNames), "--interface-names"),
+        ];
+        if let Some(option) = given(&of_files).filter(|_| !shown.files.is_empty()) {
+            return Err(InputError::EnrichedStore(option).into());
+        }
+        if !shown.files.is_empty() {
+            let found = FlowReader::open(&shown.files, None).map_err(StoreError::from)?;
+            for damage in &found.damaged {
+                warn!(path = %damage.path.display(), error = %damage.error, "this cannot be read, and is left out");
+            }
+        }
+        Ok(shown)
+    }
+
+    fn is_read_first(&self) -> bool {
+        !self.packets.is_empty() || self.flows.all().next().is_some()
+    }
+
+    /// Reads packets and flows into stores in this folder, whose paths are added to the files.
+    fn store(
+        &self,
+        view: &View,
+        folder: &Path,
+        [of_packets, of_flows]: [StopSignal; 2],
+        files: &mut Vec<PathBuf>,
+    ) -> Result<Ended, Error> {
+        let mut ended = Ended { status: RunStatus::Success, problems: Vec::new() };
+        let mut add = |of: Ended| {
+            ended.status = ended.status.and(of.status);
+            ended.problems.extend(of.problems);
+        };
+        if !self.packets.is_empty() {
+            let path = folder.join("packets");
+            let read = reading(view, &path);
+            add(read::run_pipeline(&read, &self.packets, || Ok(of_packets))?);
+            files.push(path);
+        }
+        if self.flows.all().next().is_some() {
+            let path = folder.join("flows");
+            let read = reading(view, &path);
+            add(stored::run(&read, &self.flows, || Ok(of_flows))?);
+            files.push(path);
+        }
+        Ok(ended)
+    }
+}
+
+/// `weir read`, with a store at this path as its output.
+fn reading(view: &View, path: &Path) -> Read {
+    // With the defaults of all options.
+    let usual = Arguments::parse_from(["weir", "read", "-"]);
+    let Some(Command::Read(mut read)) = usual.command else { unreachable!("this command line is weir read") };
+    read.files.clear();
+    read.sinks.outputs = vec![Output::parse(&format!("parquet:{}", path.display()))];
+    read.sinks.records = view.records.clone();
+    (read.from_ns, read.to_ns) = (view.from_ns, view.to_ns);
+    read.metering.selection = view.selection.clone();
+    read.enrichment = view.enrichment.clone();
+    // This process is restricted already.
+    read.hardening.no_sandbox = true;
+    read.reporting.quiet = view.quiet;
+    read.times = view.times;
+    *read
+}
+
+/// Answers among the flows of the options, with what is wrong with inputs that were read before.
+fn ask_store(view: &View, problems: Vec<String>) -> Result<AskStore, Error> {
+    let (times_ns, condition) = (view.times_ns()?, view.records.clone());
+    let ask = stored_answers::ask_store();
+    let answer = ask.answer.clone();
+    let answer = Arc::new(move |source: &_, question: &weir_control::StoredQuestion| {
+        let mut answer = answer(source, &question.among(&times_ns, condition.as_ref()))?;
+        answer.is_complete &= problems.is_empty();
+        answer.problems.splice(0..0, problems.iter().cloned());
+        Ok(answer)
+    });
+    Ok(AskStore { answer, ..ask })
+}
+
+/// A folder of this run, which is removed when it is dropped.
+fn temporary_folder() -> Result<TempDir, Error> {
+    let folder = tempfile::Builder::new().prefix("weir-view-").tempdir();
+    folder.map_err(|error| Error::file(env::temp_dir(), error))
+}
+
+/// Permits to read what is given, and to write and remove the folder.
+fn enter_sandbox(view: &View, shown: &Shown, folder: Option<&TempDir>) {
+    if view.hardening.no_sandbox {
+        return;
+    }
+    if view.selection.filter.is_some() {
+        // The sandbox forbids to load libpcap.
+        let _ = PacketFilter::new("ip");
+    }
+    // Of a folder, all files.
+    let inside = |path: &PathBuf| if path.is_dir() { path.join("inside") } else { path.clone() };
+    let packets = shown.packets.iter().filter_map(SourceSpec::path).map(Path::to_path_buf);
+    let read: Vec<PathBuf> = shown.files.iter().chain(shown.flows.all()).map(inside).chain(packets).collect();
+    let tables = view.enrichment.sources();
+    let read: Vec<&Path> = read.iter().map(PathBuf::as_path).chain(tables.paths()).collect();
+    let written: Vec<Target> = folder.iter().map(|folder| Target::Folder(folder.path().into())).collect();
+    Sandbox::enter(&written, &[], &read, Restrictions::FilesAndCalls { accepts: true });
+}
+
+/// Opens an address in the browser. It starts before this process is restricted, which forbids to start programs, and
+/// waits for the address.
+struct Opener(Child);
+
+impl Opener {
+    const PROGRAM: &str = "xdg-open";
+
+    /// # Errors
+    /// There is no such program.
+    fn start() -> Result<Self, Error> {
+        let paths = env::var_os("PATH").unwrap_or_default();
+        if !env::split_paths(&paths).any(|folder| folder.join(Self::PROGRAM).is_file()) {
+            return Err(InputError::NoOpener(Self::PROGRAM).into());
+        }
+        let mut shell = Program::new("sh");
+        shell.args(["-c", "read -r address && exec xdg-open \"$address\""]);
+        shell.stdin(Stdio::piped()).stdout(Stdio::null());
+        shell.spawn().map(Self).map_err(|error| Error::file("sh", error))
+    }
+
+    fn open(mut self, address: &str) {
+        let written = self.0.stdin.take().map_or(Ok(()), |mut pipe| writeln!(pipe, "{address}"));
+        if let Err(error) = written {
+            warn!(%error, "the page cannot be opened");
+        }
+    }
+}
