@@ -29,16 +29,17 @@ struct Cells<'a> {
     is_shown: bool,
 }
 
-/// Lays out rows. The column that they are sorted by stays, and its heading is marked.
+/// Lays out rows. Where one column does not fit, those of a higher rank are left out, too. The column that they are sorted by stays, and its heading is marked.
 pub fn table(columns: &[Column], rows: &[Row], sort: &str, width: usize) -> Table {
     let mut all: Vec<Cells> = columns.iter().map(|column| cells(column, rows, sort, width)).collect();
     let is_needed = |column: &Column| column.rank == 0 || column.sort == sort;
-    let mut used = 0;
+    let (mut used, mut is_full) = (0, false);
     let mut by_rank: Vec<usize> = (0..all.len()).collect();
     by_rank.sort_by_key(|&at| (!is_needed(all[at].column), all[at].column.rank));
     for at in by_rank {
         let with_column = used + usize::from(used > 0) + all[at].width;
-        if is_needed(all[at].column) || with_column <= width {
+        is_full |= with_column > width;
+        if is_needed(all[at].column) || !is_full {
             all[at].is_shown = true;
             used = with_column;
         }

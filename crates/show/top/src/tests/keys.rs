@@ -1,7 +1,7 @@
 //! What keys do.
 
 use super::answers::{of_probe, refused};
-use super::{answer, live, path_of_rows, screen, selected, stored, type_text};
+use super::{answer, live, path_of_rows, press, screen, selected, stored, type_text};
 use crate::{Action, Key, List, Reply, State, Topic};
 
 fn answered(list: List) -> State {
@@ -115,7 +115,7 @@ fn enter_opens_a_group_and_a_flow_and_escape_goes_back() {
         (List::Applications, "application%20%3D%20app3"),
     ] {
         let mut state = answered(list);
-        [Key::Down, Key::Down, Key::Enter].into_iter().for_each(|key| drop(state.key(key)));
+        press(&mut state, [Key::Down, Key::Down, Key::Enter]);
         let path = path_of_rows(&state);
         assert!(path.starts_with(&format!("/flows?where=%28{condition}%29&fields=")), "{path}");
         answer(&mut state, 2_000_000_000, of_probe(0));
@@ -133,7 +133,7 @@ fn enter_opens_a_group_and_a_flow_and_escape_goes_back() {
         assert!(!path_of_rows(&state).contains("where="));
     }
     let mut state = answered(List::Applications);
-    [Key::Down, Key::Enter].into_iter().for_each(|key| drop(state.key(key)));
+    press(&mut state, [Key::Down, Key::Enter]);
     assert!(path_of_rows(&state).contains("where=%28not%20application%29"));
 }
 
@@ -170,7 +170,7 @@ fn a_wrong_filter_shows_its_place_and_the_last_one_stays() {
     assert!(lines[23].contains("did you mean bytes?") && state.failure().unwrap().ends_with("\n              ^^^^"));
     assert_eq!(path_of_rows(&state), "/flows?where=port%2080&by=host&sort=bytes&top=200");
     // The cursor is at the place.
-    (0..4).for_each(|_| drop(state.key(Key::Delete)));
+    press(&mut state, [Key::Delete; 4]);
     type_text(&mut state, "bytes");
     state.key(Key::Enter);
     assert!(path_of_rows(&state).contains("port%2080%20and%20bytes%20%3E%201"));

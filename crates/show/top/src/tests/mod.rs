@@ -4,7 +4,7 @@ mod answers;
 mod keys;
 mod screens;
 
-use crate::{About, Key, List, Questions, Reply, Settings, State, Topic};
+use crate::{About, Action, Key, List, Questions, Reply, Settings, State, Topic};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use serde_json::{Value, json};
@@ -75,6 +75,12 @@ fn path_of_rows(state: &State) -> String {
     questions.all.iter().find(|question| question.topic == Topic::Rows).unwrap().path.clone()
 }
 
+fn press(state: &mut State, keys: impl IntoIterator<Item = Key>) {
+    for key in keys {
+        assert_eq!(state.key(key), Action::Continue);
+    }
+}
+
 fn type_text(state: &mut State, text: &str) {
-    text.chars().for_each(|character| drop(state.key(Key::Character(character))));
+    press(state, text.chars().map(Key::Character));
 }

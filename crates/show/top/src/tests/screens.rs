@@ -84,7 +84,7 @@ fn columns_are_left_out_in_their_order_and_the_sorted_one_stays() {
     for (columns, expected) in [
         (140, "host ≥bit/s bytes▼ packets flows sent received retr% rtt response first UTC last UTC"),
         (110, "host ≥bit/s bytes▼ packets flows sent received retr% rtt response"),
-        (80, "host ≥bit/s bytes▼ packets flows sent received"),
+        (80, "host ≥bit/s bytes▼ packets flows sent"),
         (60, "host ≥bit/s bytes▼ packets flows"),
         (40, "host ≥bit/s bytes▼"),
     ] {

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use testbed::{arguments, assert_usage_errors, failure, small, success};
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "read",
     "probe",
     "view",
     "tcp",
+    "top",
     "packets",
     "rules",
     "store",
@@ -359,7 +360,7 @@ fn unknown_options_get_no_advice_about_other_things() {
 #[test]
 fn commands_of_other_programs_have_their_tip() {
     for (command, tip) in
-        [("top", "'weir read FILE --by host' sums up flows"), ("flows", "'weir read FILE' lists flows")]
+        [("talkers", "'weir read FILE --by host' sums up flows, 'weir top' shows them live"), ("flows", "'weir read FILE' lists flows")]
     {
         let err = failure(1, [command]);
         assert!(err.contains(tip) && err.matches("tip:").count() == 1, "{err}");
