@@ -148,9 +148,7 @@ impl RemoteProbe {
                     Some(token) => request.header(AUTHORIZATION, token.header()),
                     None => request,
                 };
-                with_token
-                    .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))
-                    .map_err(io::Error::other)
+                with_token.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).map_err(io::Error::other)
             };
             let whole = async {
                 // The probe closes a connection after some time, perhaps just now.

@@ -11,6 +11,9 @@ pub const BYTES: &str = "bytes";
 /// The usual order of failures: the newest first.
 pub const START: &str = "start_time";
 
+/// The field, and the parameter of a request, by which a flow is found again.
+pub const FLOW_ID: &str = "community_id";
+
 /// Fields of a flow that the columns show. What a store does not have is left out of its answer.
 pub const FLOW_FIELDS: &str = "start_time,duration_ns,src_ip,src_port,dst_ip,dst_port,protocol,packets,bytes,fwd_packets,\
      rev_packets,fwd_bytes,rev_bytes,fwd_tcp_flags,rev_tcp_flags,community_id,retransmitted_share,rtt,application,sni,\
@@ -196,7 +199,7 @@ pub fn title(list: List, row: &Row) -> String {
 
 /// Where a flow can be found again: its start and its Community ID, if it has one.
 pub fn identity(row: &Row) -> Option<(String, String)> {
-    let [start, id] = ["start_time", "community_id"].map(|name| row.text(name));
+    let [start, id] = ["start_time", FLOW_ID].map(|name| row.text(name));
     (!start.is_empty() && !id.is_empty()).then_some((start, id))
 }
 

@@ -59,7 +59,8 @@ impl Detail {
         let values = self.values.iter().map(|(name, value)| (printable(name), shown(value)));
         let mut values: Vec<(String, String)> = values.filter(|(_, value)| !value.is_empty()).collect();
         values.sort_by_key(|(name, _)| meanings.get(name).map_or(usize::MAX, |(place, ..)| *place));
-        let width = |texts: &mut dyn Iterator<Item = &String>| texts.map(|text| text.chars().count()).max().unwrap_or(0);
+        let width =
+            |texts: &mut dyn Iterator<Item = &String>| texts.map(|text| text.chars().count()).max().unwrap_or(0);
         let names = width(&mut values.iter().map(|(name, _)| name));
         let room = columns.saturating_sub(names + 1);
         let line = |(name, value): &(String, String)| {

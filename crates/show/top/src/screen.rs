@@ -162,7 +162,8 @@ impl State {
             (_, true) => "sums of current flows; ≥bit/s: at least, since the last answer".into(),
             (_, false) => "sums of stored flows: totals, no rates".into(),
         };
-        let filter = if self.filter.trim().is_empty() { String::new() } else { format!("where {}", printable(&self.filter)) };
+        let filter =
+            if self.filter.trim().is_empty() { String::new() } else { format!("where {}", printable(&self.filter)) };
         let number = if listing.is_answered { format!("{} match", listing.matching) } else { "asking …".into() };
         let is_partial = listing.is_answered && !listing.is_complete;
         let part = if is_partial { "not all were read in time".into() } else { String::new() };
@@ -231,7 +232,8 @@ fn edit_lines(edit: &Edit, columns: usize) -> Vec<Line> {
     let Some((sentence, place)) = &edit.error else {
         return vec![filter, Line::new("Enter apply  Esc cancel  Ctrl-U clear", PLAIN)];
     };
-    let marks = place.map(|(before, length)| " ".repeat(FILTER.len() + before.saturating_sub(shift)) + &"^".repeat(length));
+    let marks =
+        place.map(|(before, length)| " ".repeat(FILTER.len() + before.saturating_sub(shift)) + &"^".repeat(length));
     vec![filter, Line::new(marks.unwrap_or_default(), LOSS), Line::new(cut(sentence, columns), LOSS)]
 }
 

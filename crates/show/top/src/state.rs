@@ -59,6 +59,8 @@ pub struct Listing {
     last: HashMap<String, (u64, u64)>,
     current: Vec<Row>,
     ended: Vec<Row>,
+    /// The rows before answers without any flow: a probe that ends has none any more, before it is away.
+    before_none: Vec<Row>,
 }
 
 /// A filter that is edited, and what is wrong with it.
@@ -114,6 +116,7 @@ impl Listing {
             last: HashMap::new(),
             current: Vec::new(),
             ended: Vec::new(),
+            before_none: Vec::new(),
         }
     }
 
@@ -122,10 +125,17 @@ impl Listing {
         self.is_answered = true;
         (self.matching, self.searched) = (answer.matching, answer.searched);
         (self.is_complete, self.problems) = (answer.is_complete, answer.problems);
-        self.current = answer.rows;
+        let before = std::mem::replace(&mut self.current, answer.rows);
+        if self.searched > 0 {
+            self.before_none.clear();
+        } else if !before.is_empty() {
+            self.before_none = before;
+        }
         let mut last = HashMap::new();
         for row in &mut self.current {
-            let Some(octets) = columns::octets_of(row).filter(|_| !row.has_ended && !columns::is_others(row)) else { continue };
+            let Some(octets) = columns::octets_of(row).filter(|_| !row.has_ended && !columns::is_others(row)) else {
+                continue;
+            };
             row.bits_per_second = self.last.get(&row.key).and_then(|&(before, then_ns)| {
                 let ns = time_ns.checked_sub(then_ns).filter(|&ns| ns > 0)?;
                 let more = octets.checked_sub(before)?;
@@ -153,10 +163,19 @@ impl Listing {
         self.selected = place.unwrap_or(self.selected).min(self.rows.len().saturating_sub(1));
     }
 
+    /// Back to the rows before answers without any flow.
+    fn restore(&mut self, top: usize) {
+        if !self.before_none.is_empty() {
+            self.current = std::mem::take(&mut self.before_none);
+            self.arrange(top);
+        }
+    }
+
     /// Rates are the differences of answers to one question.
     fn forget(&mut self) {
         self.last.clear();
         self.ended.clear();
+        self.before_none.clear();
     }
 }
 
@@ -294,12 +313,11 @@ impl State {
 
     fn path_of_flow(&self, start: &str, id: &str, has_ended: bool) -> String {
         if has_ended {
-            let expression = format!("community_id = \"{id}\"");
-            let parameters =
-                [("from", start), ("to", start), ("where", &expression), ("fields", "all"), ("top", "1")];
+            let expression = format!("{} = \"{id}\"", columns::FLOW_ID);
+            let parameters = [("from", start), ("to", start), ("where", &expression), ("fields", "all"), ("top", "1")];
             path("/stored", &parameters)
         } else {
-            path("/flows", &[("community_id", id), ("fields", "all"), ("top", "1")])
+            path("/flows", &[(columns::FLOW_ID, id), ("fields", "all"), ("top", "1")])
         }
     }
 
@@ -313,6 +331,8 @@ impl State {
             Err(reason) => {
                 let since_ns = self.away.as_ref().map_or(self.clock_ns, |(since_ns, _)| *since_ns);
                 self.away = Some((since_ns, printable(&reason)));
+                let top = self.settings.top;
+                self.listing_mut().restore(top);
                 return;
             }
         };
@@ -355,7 +375,8 @@ impl State {
         let place = &body["place"];
         let [before, length] = ["before", "length"].map(|key| place[key].as_u64().map(|number| number as usize));
         // Behind a parenthesis if there are further conditions.
-        let shift = usize::from(place["text"].as_str().is_some_and(|text| text != wrong.trim() && text.starts_with('(')));
+        let shift =
+            usize::from(place["text"].as_str().is_some_and(|text| text != wrong.trim() && text.starts_with('(')));
         let characters = wrong.chars().count();
         let place = before.zip(length).map(|(before, length)| {
             let before = before.saturating_sub(shift).min(characters);

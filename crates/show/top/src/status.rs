@@ -85,7 +85,9 @@ fn sinks(sinks: &Value) -> Vec<(String, Style)> {
     let sinks = sinks.as_array().map_or(&[][..], Vec::as_slice);
     let mut waiting: Vec<(u64, u64, String)> = sinks
         .iter()
-        .map(|sink| (of(sink, "waiting"), of(sink, "spooled"), sink["sink"].as_str().map(printable).unwrap_or_default()))
+        .map(|sink| {
+            (of(sink, "waiting"), of(sink, "spooled"), sink["sink"].as_str().map(printable).unwrap_or_default())
+        })
         .filter(|(queue, spool, _)| queue.saturating_add(*spool) > 0)
         .collect();
     waiting.sort_by_key(|(queue, spool, _)| std::cmp::Reverse(queue.saturating_add(*spool)));

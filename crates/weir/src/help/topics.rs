@@ -33,8 +33,7 @@ const PAGES: [(&str, &str); 41] = pages!(
 const INDEX: &str = include_str!("../../../../docs/README.md");
 
 /// Pages of commands whose own help has their name.
-const GUIDES: [&str; 10] =
-    ["bench", "bypass", "clickhouse", "doctor", "probe", "read", "synth", "tcp", "top", "view"];
+const GUIDES: [&str; 10] = ["bench", "bypass", "clickhouse", "doctor", "probe", "read", "synth", "tcp", "top", "view"];
 
 /// A section that is a topic of its own.
 struct Section {

@@ -13,10 +13,14 @@ use ratatui_core::style::{Color as CellColor, Modifier, Style};
 use std::io::{self, BufWriter, Stdout, Write};
 use std::panic;
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use weir_top::State;
 
 /// Largest screen that is drawn.
 const MAX_SIZE: (u16, u16) = (1000, 400);
+
+/// A thread has panicked, and the terminal is as it was.
+static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// The terminal, in raw mode.
 pub struct Screen {
@@ -51,6 +55,7 @@ impl Screen {
         HOOK.call_once(|| {
             let before = panic::take_hook();
             panic::set_hook(Box::new(move |info| {
+                HAS_PANICKED.store(true, Relaxed);
                 restore();
                 before(info);
             }));
@@ -61,6 +66,9 @@ impl Screen {
 
     /// Draws what has changed.
     pub fn draw(&mut self, state: &mut State) -> io::Result<()> {
+        if HAS_PANICKED.load(Relaxed) {
+            return Err(io::Error::other("a thread has panicked"));
+        }
         let (columns, rows) = size()?;
         let area = Rect::new(0, 0, columns.min(MAX_SIZE.0), rows.min(MAX_SIZE.1));
         let mut next = Buffer::empty(area);

@@ -39,11 +39,8 @@ fn group(names: Value, number: u64) -> Value {
 /// Of a question about groups; the octets have grown by this.
 pub fn groups(grown: u64) -> Value {
     let names = |number: u64| {
-        let address = if number == 5 {
-            "2001:db8:1111:2222:3333:4444:5555:6666".to_owned()
-        } else {
-            format!("192.0.2.{number}")
-        };
+        let address =
+            if number == 5 { "2001:db8:1111:2222:3333:4444:5555:6666".to_owned() } else { format!("192.0.2.{number}") };
         let application = match number {
             4 => Value::Null,
             number => json!(format!("app{number}")),
@@ -83,8 +80,11 @@ pub fn flows(grown: u64) -> Value {
             json!({"src_ip": "2001:db8::1", "dst_ip": "2001:db8:1111:2222:3333:4444:5555:6666", "application": null,
                 "bytes": 64820 + grown}),
         ),
-        flow(1, json!({"protocol": "icmp", "src_port": 0, "dst_port": 0, "fwd_tcp_flags": null,
-            "rev_tcp_flags": null, "rtt": null, "retransmitted_share": null})),
+        flow(
+            1,
+            json!({"protocol": "icmp", "src_port": 0, "dst_port": 0, "fwd_tcp_flags": null,
+            "rev_tcp_flags": null, "rtt": null, "retransmitted_share": null}),
+        ),
     ];
     json!({"matching": 3, "searched": 3, "complete": true, "flows": rows})
 }
@@ -92,8 +92,11 @@ pub fn flows(grown: u64) -> Value {
 /// Current flows that failed.
 pub fn failures() -> Value {
     let dns = |fields: Value| {
-        let mut row = flow(30, json!({"protocol": "udp", "dst_port": 53, "application": "dns", "fwd_tcp_flags": null,
-            "rev_tcp_flags": null, "dns_name": "nx.example"}));
+        let mut row = flow(
+            30,
+            json!({"protocol": "udp", "dst_port": 53, "application": "dns", "fwd_tcp_flags": null,
+            "rev_tcp_flags": null, "dns_name": "nx.example"}),
+        );
         row.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         row
     };

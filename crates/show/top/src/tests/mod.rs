@@ -38,12 +38,7 @@ fn answer(state: &mut State, time_ns: u64, of: impl Fn(Topic, &str) -> Option<(u
     let questions = state.questions();
     for question in &questions.all {
         if let Some(result) = of(question.topic, &question.path) {
-            state.take(Reply {
-                generation: questions.generation,
-                topic: question.topic,
-                time_ns,
-                result: Ok(result),
-            });
+            state.take(Reply { generation: questions.generation, topic: question.topic, time_ns, result: Ok(result) });
         }
     }
     questions

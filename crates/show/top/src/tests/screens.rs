@@ -49,7 +49,9 @@ fn help_detail_and_a_wrong_filter_have_their_screens() {
     state.key(Key::Character('/'));
     type_text(&mut state, "port 80 and byts > 1");
     state.key(Key::Enter);
-    answer(&mut state, 7_000_000_000, |topic, _| (topic == Topic::Rows).then(|| refused("port 80 and byts > 1", 12, 4)));
+    answer(&mut state, 7_000_000_000, |topic, _| {
+        (topic == Topic::Rows).then(|| refused("port 80 and byts > 1", 12, 4))
+    });
     assert_screen("filter-80x24", &screen(&mut state, 80, 24));
 }
 
@@ -86,7 +88,7 @@ fn columns_are_left_out_in_their_order_and_the_sorted_one_stays() {
         (110, "host ≥bit/s bytes▼ packets flows sent received retr% rtt response"),
         (80, "host ≥bit/s bytes▼ packets flows sent"),
         (60, "host ≥bit/s bytes▼ packets flows"),
-        (40, "host ≥bit/s bytes▼"),
+        (40, "host ≥bit/s bytes▼ flows"),
     ] {
         assert_eq!(headings(&mut state, columns), expected, "{columns}");
     }
@@ -119,7 +121,9 @@ fn no_text_of_an_answer_acts_on_the_terminal() {
     body["problems"] = json!([evil]);
     answer(&mut state, 1, |topic, _| match topic {
         Topic::Rows => Some((200, body.clone())),
-        Topic::Status => Some((200, json!({"interval": null, "ledger": {"sinks": [{"sink": evil, "waiting": {"flows": 1}}]}}))),
+        Topic::Status => {
+            Some((200, json!({"interval": null, "ledger": {"sinks": [{"sink": evil, "waiting": {"flows": 1}}]}})))
+        }
         _ => None,
     });
     state.set_note(evil);
@@ -128,7 +132,10 @@ fn no_text_of_an_answer_acts_on_the_terminal() {
     let mut state = live(List::Flows);
     answer(&mut state, 1, |topic, _| {
         (topic == Topic::Rows).then(|| {
-            (200, json!({"flows": [{"src_ip": evil, "sni": evil, evil: evil, "start_time": evil, "community_id": evil}]}))
+            (
+                200,
+                json!({"flows": [{"src_ip": evil, "sni": evil, evil: evil, "start_time": evil, "community_id": evil}]}),
+            )
         })
     });
     state.key(Key::Enter);

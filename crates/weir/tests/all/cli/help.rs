@@ -359,9 +359,10 @@ fn unknown_options_get_no_advice_about_other_things() {
 
 #[test]
 fn commands_of_other_programs_have_their_tip() {
-    for (command, tip) in
-        [("talkers", "'weir read FILE --by host' sums up flows, 'weir top' shows them live"), ("flows", "'weir read FILE' lists flows")]
-    {
+    for (command, tip) in [
+        ("talkers", "'weir read FILE --by host' sums up flows, 'weir top' shows them live"),
+        ("flows", "'weir read FILE' lists flows"),
+    ] {
         let err = failure(1, [command]);
         assert!(err.contains(tip) && err.matches("tip:").count() == 1, "{err}");
     }
@@ -481,6 +482,8 @@ fn bash_completes_fields_profiles_sinks_and_topics() {
     assert_eq!(completed(&["weir", "read", "--sort", "retransmitted_s"]), ["retransmitted_share"]);
     assert_eq!(completed(&["weir", "probe", "-o", "parq"]), ["parquet:"]);
     assert!(completed(&["weir", "probe", "-i", "af_packet"]).contains(&"af_packet:lo".into()));
+    assert!(completed(&["weir", "top", "af_packet"]).contains(&"af_packet:lo".into()));
+    assert_eq!(completed(&["weir", "top", "eth0", "--list", "fail"]), ["failures"]);
     assert_eq!(completed(&["weir", "help", "expr"]), ["expressions"]);
     assert_eq!(completed(&["weir", "fields", "--format", "s"]), ["sql"]);
     let zsh = success(["completions", "zsh"]);

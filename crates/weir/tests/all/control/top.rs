@@ -85,7 +85,8 @@ impl Terminal {
     fn end(mut self, code: Option<i32>) {
         assert_eq!(self.process.0.wait().unwrap().code(), code, "{:#?}", self.screen());
         let after = tcgetattr(&self.slave).unwrap();
-        let modes = |termios: &Termios| format!("{:?}", (termios.input_modes, termios.output_modes, termios.local_modes));
+        let modes =
+            |termios: &Termios| format!("{:?}", (termios.input_modes, termios.output_modes, termios.local_modes));
         assert_eq!(modes(&self.before), modes(&after));
         let is_restored = || {
             let text = String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned();
@@ -148,7 +149,9 @@ fn keys_choose_what_a_probe_is_asked_for_and_sizes_change() {
     terminal.wait_for("10.0.0.6:1030 → 10.1.0.1:53");
     terminal.keys("\r");
     terminal.wait_for("community_id");
-    terminal.keys("\u{1b}?");
+    terminal.keys("\u{1b}");
+    terminal.wait_for("1-6 list");
+    terminal.keys("?");
     terminal.wait_for("Keys and figures");
     terminal.keys("x");
     terminal.resize((20, 5));
@@ -350,7 +353,7 @@ fn a_view_ends_with_the_screen() {
     terminal.wait_for("refused");
     let children = terminal.children();
     terminal.keys("\r");
-    terminal.wait_for("end_reason");
+    terminal.wait_for("end_time ");
     terminal.keys("q");
     terminal.end(Some(0));
     until("the view has ended", || fs::metadata(format!("/proc/{}", children[0])).is_err());
