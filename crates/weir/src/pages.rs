@@ -189,6 +189,7 @@ fn with_values(command: clap::Command) -> clap::Command {
         ("inputs", Some([name])) if name == "SOURCE" => option.value_parser(PossibleValuesParser::new(sources())),
         // Files are completed where no source begins so.
         ("target", _) => option.value_parser(PossibleValuesParser::new(sources())),
+        ("sort", Some([name])) if name == "NAME" => option.value_parser(PossibleValuesParser::new(&sorted)),
         _ => option,
     };
     // Shells show the help of options in a line.

@@ -26,6 +26,8 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_capture::{LIVE_SCHEMES, LiveSpec};
 use weir_control::{Method, ProbeUrl, RemoteProbe};
@@ -187,7 +189,7 @@ fn once(mut state: State, remote: &mut RemoteProbe, stop: &AtomicBool) -> Result
 fn wait(time: Duration, stop: &AtomicBool) {
     let end = Instant::now() + time;
     while !stop.load(Relaxed) && Instant::now() < end {
-        std::thread::sleep(KEY_INTERVAL.min(time));
+        thread::sleep(KEY_INTERVAL.min(time));
     }
 }
 
@@ -204,6 +206,7 @@ fn show(
 ) -> Result<(), Error> {
     let mut screen = Screen::open().map_err(TopError::Terminal)?;
     let asking = Asking::start(remote, Duration::from_nanos(state.settings().interval_ns))?;
+    let events = events()?;
     let mut last_drawn: Option<Instant> = None;
     while !stop.load(Relaxed) {
         let mut has_changed = last_drawn.is_none_or(|last| last.elapsed() >= CLOCK_INTERVAL);
@@ -220,8 +223,12 @@ fn show(
             screen.draw(&mut state).map_err(TopError::Terminal)?;
             last_drawn = Some(Instant::now());
         }
-        if event::poll(KEY_INTERVAL).map_err(TopError::Terminal)? {
-            match event::read().map_err(TopError::Terminal)? {
+        match events.recv_timeout(KEY_INTERVAL) {
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(TopError::Terminal(io::ErrorKind::BrokenPipe.into()).into());
+            }
+            Ok(event) => match event.map_err(TopError::Terminal)? {
                 Event::Key(event) if event.kind != KeyEventKind::Release => {
                     if key(event.code, event.modifiers).is_some_and(|key| state.key(key) == Action::Quit) {
                         break;
@@ -229,11 +236,20 @@ fn show(
                 }
                 Event::Resize(..) => {}
                 _ => continue,
-            }
-            last_drawn = None;
+            },
         }
+        last_drawn = None;
     }
     Ok(())
+}
+
+/// Reads the keys on a thread of its own. It never ends: where the terminal is gone, the library reads its end again and
+/// again, and notices no signal.
+fn events() -> Result<Receiver<io::Result<Event>>, Error> {
+    let (sender, events) = mpsc::channel();
+    let read = move || while sender.send(event::read()).is_ok() {};
+    thread::Builder::new().name("weir-keys".into()).spawn(read).map_err(Error::Thread)?;
+    Ok(events)
 }
 
 /// What a key is for the screen.

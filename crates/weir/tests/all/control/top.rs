@@ -1,5 +1,6 @@
 //! `weir top`: keys, sizes and endings on a terminal, `--once` without one; with a probe, an interface and a capture.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::{Value, json};
@@ -8,8 +9,9 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use testbed::namespace::until;
 use testbed::running::{Running, send_requests, wire};
 use testbed::served::Served;
@@ -22,13 +24,15 @@ struct Terminal {
     /// The other side, so that its settings can be read when the command has ended.
     slave: File,
     written: Arc<Mutex<Vec<u8>>>,
+    reading: Arc<AtomicBool>,
+    reader: JoinHandle<()>,
     before: Termios,
     size: (u16, u16),
 }
 
 impl Terminal {
     fn start(arguments: &[&str]) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
@@ -40,14 +44,19 @@ impl Terminal {
         resize(&master, (80, 24));
         let process = Background(top.stdin(open()).stdout(open()).stderr(open()).spawn().unwrap());
         let written = Arc::<Mutex<Vec<u8>>>::default();
-        let (mut reader, all) = (File::from(master.try_clone().unwrap()), written.clone());
-        thread::spawn(move || {
-            let mut octets = [0; 4096];
-            while let Ok(length @ 1..) = reader.read(&mut octets) {
-                all.lock().unwrap().extend(&octets[..length]);
-            }
-        });
-        Self { process, master, slave, written, before, size: (80, 24) }
+        let (reader, all) = (File::from(master.try_clone().unwrap()), written.clone());
+        let reading = Arc::new(AtomicBool::new(true));
+        let goes_on = reading.clone();
+        let reader = thread::spawn(move || read(reader, &all, &goes_on));
+        Self { process, master, slave, written, reading, reader, before, size: (80, 24) }
+    }
+
+    /// Removes the terminal, as the end of a connection does, and returns the exit code.
+    fn hang_up(mut self) -> Option<i32> {
+        self.reading.store(false, Relaxed);
+        self.reader.join().unwrap();
+        drop(self.master);
+        self.process.0.wait().unwrap().code()
     }
 
     fn resize(&mut self, size: (u16, u16)) {
@@ -94,6 +103,19 @@ impl Terminal {
             leave.is_some() && enter < leave && show.is_some() && !text.contains("panicked")
         };
         until("the screen from before is back", is_restored);
+    }
+}
+
+/// Reads what is written to a terminal.
+fn read(mut reader: File, all: &Mutex<Vec<u8>>, goes_on: &AtomicBool) {
+    let mut octets = [0; 4096];
+    let wait = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    while goes_on.load(Relaxed) {
+        if let Ok(0) = poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&wait)) {
+            continue;
+        }
+        let Ok(length @ 1..) = reader.read(&mut octets) else { return };
+        all.lock().unwrap().extend(&octets[..length]);
     }
 }
 
@@ -370,4 +392,14 @@ fn a_child_ends_with_its_standard_input() {
     assert_eq!(&first, b"page:");
     drop(view.0.stdin.take());
     assert_eq!(view.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_terminal_that_is_gone_ends_the_command_and_its_child() {
+    let web = captures().join("web.pcap");
+    let terminal = Terminal::start(&[web.to_str().unwrap()]);
+    terminal.wait_for("192.0.2.1 ");
+    let children = terminal.children();
+    assert_eq!(terminal.hang_up(), Some(1));
+    until("the view has ended", || fs::metadata(format!("/proc/{}", children[0])).is_err());
 }
