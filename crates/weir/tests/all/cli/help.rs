@@ -340,7 +340,10 @@ fn unknown_options_get_no_advice_about_other_things() {
         (&["tcp", "-i", "x"], &["name the file without an option: 'weir tcp FILE'"]),
         (&["tcp", "x", "-s", "rtt"], &["--sort NAME sorts"]),
         (&["tcp", "x", "-A", "host"], &["weir read and weir probe have --by"]),
-        (&["tcp", "x", "--where", "port 80"], &["weir read, weir probe, weir view and weir packets have --where"]),
+        (
+            &["tcp", "x", "--where", "port 80"],
+            &["weir read, weir probe, weir view, weir top and weir packets have --where"],
+        ),
         (&["tcp", "x", "--by", "host"], &["weir read and weir probe have --by"]),
         (&["--where", "port 80"], &["weir read, weir probe, weir view and weir packets have --where"]),
         (&["read", "x", "--duration", "5"], &["weir probe has --duration"]),

@@ -135,7 +135,9 @@ fn shown(written: &str, (columns, rows): (u16, u16)) -> Vec<String> {
             column += 1;
             continue;
         }
-        assert_eq!(rest.next(), Some('['));
+        // What is written last may not be whole yet.
+        let Some(bracket) = rest.next() else { break };
+        assert_eq!(bracket, '[');
         let parameters: String = rest.by_ref().take_while(|letter| !letter.is_ascii_alphabetic()).collect();
         let end = written[..written.len() - rest.as_str().len()].chars().next_back();
         match (end, parameters.split_once(';')) {
