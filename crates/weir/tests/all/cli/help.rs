@@ -345,7 +345,7 @@ fn unknown_options_get_no_advice_about_other_things() {
             &["weir read, weir probe, weir view, weir top and weir packets have --where"],
         ),
         (&["tcp", "x", "--by", "host"], &["weir read and weir probe have --by"]),
-        (&["--where", "port 80"], &["weir read, weir probe, weir view and weir packets have --where"]),
+        (&["--where", "port 80"], &["weir read, weir probe, weir view, weir top and weir packets have --where"]),
         (&["read", "x", "--duration", "5"], &["weir probe has --duration"]),
         (&["read", "x", "--filed", "basic"], &["a similar argument exists: '--fields'"]),
         (&["read", "x", "--out", "y"], &["a similar argument exists: '--output'"]),
