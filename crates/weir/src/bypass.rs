@@ -101,7 +101,7 @@ pub fn run(arguments: &Bypass) -> Result<RunStatus, Error> {
     let stop = stop_signal.flag();
     let mut follower = Follower::open(&arguments.eve, arguments.from_start)?;
     let remote = |error| BypassError::Remote { error };
-    let connect = || RemoteProbe::new(arguments.to.clone(), &arguments.token_file, arguments.ca.as_deref());
+    let connect = || RemoteProbe::new(arguments.to.clone(), Some(&arguments.token_file), arguments.ca.as_deref());
     let (mut probe, probe_of_icmp) = (connect().map_err(remote)?, connect().map_err(remote)?);
     if !arguments.hardening.no_sandbox {
         Sandbox::enter(&[], &[], &[&arguments.eve], Restrictions::Client { port: arguments.to.port() });

@@ -46,6 +46,7 @@ mod summary;
 mod synth;
 mod table;
 mod tcp;
+mod top;
 mod view;
 
 use arguments::{Arguments, Command, LogFormat, Logging};
@@ -65,6 +66,7 @@ const FAILURE_TIME: Duration = Duration::from_secs(5);
 const SPACES: [char; 5] = ['\t', '\n', '\x0b', '\x0c', '\r'];
 
 fn main() -> ExitCode {
+    signals::end_with_parent();
     let (given, parsed) = parse_given();
     let parsed = match parsed {
         Ok(arguments) => Ok((arguments, given.clone(), vec![])),
@@ -105,6 +107,7 @@ fn main() -> ExitCode {
         Command::Probe(probe) => probe::run(&probe, given, invalid),
         Command::View(view) => view::run(&view),
         Command::Tcp(tcp) => tcp::run(&tcp),
+        Command::Top(top) => top::run(&top),
         Command::Packets(packets) => packets::run(&packets),
         Command::Rules(rules) => actions::run(&rules),
         Command::Bypass(bypass) => bypass::run(&bypass),

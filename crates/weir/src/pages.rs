@@ -187,6 +187,9 @@ fn with_values(command: clap::Command) -> clap::Command {
         ("outputs", _) => option.value_parser(PossibleValuesParser::new(&sinks)),
         ("words", _) => option.value_parser(PossibleValuesParser::new(&topics)),
         ("inputs", Some([name])) if name == "SOURCE" => option.value_parser(PossibleValuesParser::new(sources())),
+        // Files are completed where no source begins so.
+        ("target", _) => option.value_parser(PossibleValuesParser::new(sources())),
+        ("sort", Some([name])) if name == "NAME" => option.value_parser(PossibleValuesParser::new(&sorted)),
         _ => option,
     };
     // Shells show the help of options in a line.

@@ -132,6 +132,40 @@ fn is_ignored(signal: i32) -> bool {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
+/// The variable by which `weir top` asks its child to end with its standard input.
+pub const ENDS_WITH_STDIN: &str = "WEIR_ENDS_WITH_STDIN";
+
+/// Ends this process, as SIGTERM does, when its standard input ends, if its parent asks for that: it ends with the
+/// parent, however that ends. The thread is the first of the process, outside of every sandbox, and reads nothing else.
+pub fn end_with_parent() {
+    if std::env::var_os(ENDS_WITH_STDIN).is_none() {
+        return;
+    }
+    let wait = || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = signal_hook::low_level::raise(SIGTERM);
+    };
+    if let Err(error) = thread::Builder::new().name("weir-parent".into()).spawn(wait) {
+        debug!(%error, "the end of the parent is not noticed: no thread waits for it");
+    }
+}
+
+/// Sends SIGTERM to a child that has not been waited for.
+pub fn kill(child: u32) {
+    let child = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw);
+    // It may have ended.
+    let _ = child.map(|child| rustix::process::kill_process(child, rustix::process::Signal::TERM));
+}
+
+/// A flag that SIGINT, SIGTERM and SIGHUP set. No signal ends the program: that is up to the caller.
+pub fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, flag.clone()).map_err(Error::Signals)?;
+    }
+    Ok(flag)
+}
+
 /// A flag that a signal sets.
 pub fn signal_flag(signal: i32) -> Result<Arc<AtomicBool>, Error> {
     let flag = Arc::new(AtomicBool::new(false));

@@ -6,7 +6,7 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &str); 34] = [
+const ALLOWED: [(&str, &str); 35] = [
     ("anonymise", "dpi export fields flow ledger packet"),
     ("bench", "capture clickhouse dpi export fields flow ledger packet probe tcp-batch text trafficgen"),
     ("capture", "text"),
@@ -39,10 +39,11 @@ const ALLOWED: [(&str, &str); 34] = [
     ("testbed", "capture packet trafficgen"),
     ("testkit", "capture export flow ledger packet probe tcp trafficgen"),
     ("text", ""),
+    ("top", "dpi text"),
     ("trafficgen", "capture"),
     (
         "weir",
-        "anonymise bench capture clickhouse control dpi egress enrich export fields flow host ipfix-file ledger nfdump-file packet plot probe query recorder rules sql store tcp tcp-batch tcp-report text trafficgen",
+        "anonymise bench capture clickhouse control dpi egress enrich export fields flow host ipfix-file ledger nfdump-file packet plot probe query recorder rules sql store tcp tcp-batch tcp-report text top trafficgen",
     ),
 ];
 

@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Poll interval of the flag that ends a request.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 /// Octets of an answer that are read at most.
-const MAX_ANSWER: usize = 1 << 20;
+const MAX_ANSWER: usize = 8 << 20;
 
 /// Where a probe listens: `http://HOST:PORT` or `https://HOST:PORT`.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ impl ProbeUrl {
 /// A running probe that is asked over HTTP, one request after the other.
 pub struct RemoteProbe {
     url: ProbeUrl,
-    token: Token,
+    token: Option<Token>,
     tls: Option<TlsConnector>,
     /// Always there, until the drop.
     runtime: Option<Runtime>,
@@ -118,16 +118,18 @@ impl RemoteAnswer {
 }
 
 impl RemoteProbe {
-    /// Reads the token, and the certificates that the probe of an `https` URL has to be signed by.
+    /// Reads the token, if the requests need one, and the certificates that the probe of an `https` URL has to be
+    /// signed by.
     /// Connects with the first request.
     ///
     /// # Errors
     /// A file cannot be used.
-    pub fn new(url: ProbeUrl, token: &Path, certificates: Option<&Path>) -> Result<Self, Error> {
+    pub fn new(url: ProbeUrl, token: Option<&Path>, certificates: Option<&Path>) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(Error::Client)?;
         let tls = certificates.filter(|_| url.is_https).map(client_config).transpose()?;
-        Ok(Self { url, token: Token::read(token)?, tls, runtime: Some(runtime), connection: None })
+        let token = token.map(Token::read).transpose()?;
+        Ok(Self { url, token, tls, runtime: Some(runtime), connection: None })
     }
 
     /// Sends a request with a body, and reads the answer. Ends when `stop` is set.
@@ -140,13 +142,13 @@ impl RemoteProbe {
         let Some(runtime) = runtime else { return Err(io::ErrorKind::NotConnected.into()) };
         runtime.block_on(async {
             let request = || {
-                Request::builder()
-                    .method(method.clone())
-                    .uri(path)
-                    .header(HOST, format!("{}:{}", url.host, url.port))
-                    .header(AUTHORIZATION, token.header())
-                    .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))
-                    .map_err(io::Error::other)
+                let host = format!("{}:{}", url.host, url.port);
+                let request = Request::builder().method(method.clone()).uri(path).header(HOST, host);
+                let with_token = match &*token {
+                    Some(token) => request.header(AUTHORIZATION, token.header()),
+                    None => request,
+                };
+                with_token.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).map_err(io::Error::other)
             };
             let whole = async {
                 // The probe closes a connection after some time, perhaps just now.

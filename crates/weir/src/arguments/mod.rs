@@ -16,6 +16,7 @@ mod rules;
 mod store;
 mod synth;
 mod tcp;
+mod top;
 mod usage;
 mod values;
 mod view;
@@ -36,6 +37,7 @@ pub use rules::{RulesArguments, RulesCheck, RulesCommand};
 pub use store::Store;
 pub use synth::Synth;
 pub use tcp::{EngineChoice, Tcp};
+pub use top::{Top, TopList};
 pub use usage::{command_of, join_value, with_short_value, with_tip};
 pub use values::{Cores, FieldList, InvalidOutput, Output, RecordSink};
 pub use view::View;
@@ -81,6 +83,7 @@ Examples:
   tcpdump -U -w - -i eth0 | weir read -     read from a pipe
   weir read -i af_packet:eth0               meter live traffic until Ctrl-C
   weir read capture.pcap -v                 also print where each packet went
+  weir top eth0                             watch what an interface carries: hosts, flows, failures
   weir tcp capture.pcap                     find retransmissions, losses and delays per connection
   weir read capture.pcap -o parquet:flows   keep all flows in a folder of Parquet files
   weir query top-talkers -i flows           ask them: ready questions and SQL
@@ -109,6 +112,7 @@ pub enum Command {
     Probe(Box<ProbeOptions>),
     View(Box<View>),
     Tcp(Box<Tcp>),
+    Top(Box<Top>),
     Packets(Box<Packets>),
     Rules(RulesArguments),
     Store(Store),

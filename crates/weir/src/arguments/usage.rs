@@ -20,7 +20,7 @@ const HABITS: [(&[&str], &[&str]); 4] = [
 
 /// Commands that other programs have, and what does the same.
 const COMMANDS: [(&[&str], &str); 2] = [
-    (&["top", "talkers", "hosts"], "'weir read FILE --by host' sums up flows"),
+    (&["talkers", "hosts"], "'weir read FILE --by host' sums up flows, 'weir top' shows them live"),
     (&["flows", "dump", "show", "list"], "'weir read FILE' lists flows"),
 ];
 

@@ -14,6 +14,7 @@ mod reload;
 mod rules;
 mod store;
 mod tcp;
+mod top;
 
 pub use advice::{advice, live_source, sink_advice};
 pub use bypass::BypassError;
@@ -28,6 +29,7 @@ pub use reload::{IncompleteConfig, ReloadError};
 pub use rules::{RulesError, RulesProblems};
 pub use store::StoreError;
 pub use tcp::TcpError;
+pub use top::TopError;
 
 use advice::*;
 use std::io;
@@ -118,6 +120,8 @@ pub enum Error {
     },
     #[error(transparent)]
     Tcp(#[from] TcpError),
+    #[error(transparent)]
+    Top(#[from] TopError),
 }
 
 /// Flow caches that do not fit into the memory that is free.

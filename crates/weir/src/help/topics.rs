@@ -22,18 +22,18 @@ macro_rules! pages {
     };
 }
 
-const PAGES: [(&str, &str); 40] = pages!(
+const PAGES: [(&str, &str); 41] = pages!(
     "af_packet" "af_xdp" "anonymise" "applications" "bench" "bypass" "clickhouse" "collectors" "conformance"
     "control" "cookbook" "doctor" "dpdk" "egress" "enrichment" "faults" "fields" "glossary" "inputs" "ipfix-files"
     "kafka" "metering" "nfdump-files" "outputs" "overload" "packet-records" "page" "performance" "probe" "query" "read"
-    "recorder" "reference" "rules" "scale" "store" "synth" "tcp" "view" "views"
+    "recorder" "reference" "rules" "scale" "store" "synth" "tcp" "top" "view" "views"
 );
 
 /// The page that lists all others.
 const INDEX: &str = include_str!("../../../../docs/README.md");
 
 /// Pages of commands whose own help has their name.
-const GUIDES: [&str; 9] = ["bench", "bypass", "clickhouse", "doctor", "probe", "read", "synth", "tcp", "view"];
+const GUIDES: [&str; 10] = ["bench", "bypass", "clickhouse", "doctor", "probe", "read", "synth", "tcp", "top", "view"];
 
 /// A section that is a topic of its own.
 struct Section {

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use testbed::{arguments, assert_usage_errors, failure, small, success};
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "read",
     "probe",
     "view",
     "tcp",
+    "top",
     "packets",
     "rules",
     "store",
@@ -339,9 +340,12 @@ fn unknown_options_get_no_advice_about_other_things() {
         (&["tcp", "-i", "x"], &["name the file without an option: 'weir tcp FILE'"]),
         (&["tcp", "x", "-s", "rtt"], &["--sort NAME sorts"]),
         (&["tcp", "x", "-A", "host"], &["weir read and weir probe have --by"]),
-        (&["tcp", "x", "--where", "port 80"], &["weir read, weir probe, weir view and weir packets have --where"]),
+        (
+            &["tcp", "x", "--where", "port 80"],
+            &["weir read, weir probe, weir view, weir top and weir packets have --where"],
+        ),
         (&["tcp", "x", "--by", "host"], &["weir read and weir probe have --by"]),
-        (&["--where", "port 80"], &["weir read, weir probe, weir view and weir packets have --where"]),
+        (&["--where", "port 80"], &["weir read, weir probe, weir view, weir top and weir packets have --where"]),
         (&["read", "x", "--duration", "5"], &["weir probe has --duration"]),
         (&["read", "x", "--filed", "basic"], &["a similar argument exists: '--fields'"]),
         (&["read", "x", "--out", "y"], &["a similar argument exists: '--output'"]),
@@ -358,9 +362,10 @@ fn unknown_options_get_no_advice_about_other_things() {
 
 #[test]
 fn commands_of_other_programs_have_their_tip() {
-    for (command, tip) in
-        [("top", "'weir read FILE --by host' sums up flows"), ("flows", "'weir read FILE' lists flows")]
-    {
+    for (command, tip) in [
+        ("talkers", "'weir read FILE --by host' sums up flows, 'weir top' shows them live"),
+        ("flows", "'weir read FILE' lists flows"),
+    ] {
         let err = failure(1, [command]);
         assert!(err.contains(tip) && err.matches("tip:").count() == 1, "{err}");
     }
@@ -480,6 +485,8 @@ fn bash_completes_fields_profiles_sinks_and_topics() {
     assert_eq!(completed(&["weir", "read", "--sort", "retransmitted_s"]), ["retransmitted_share"]);
     assert_eq!(completed(&["weir", "probe", "-o", "parq"]), ["parquet:"]);
     assert!(completed(&["weir", "probe", "-i", "af_packet"]).contains(&"af_packet:lo".into()));
+    assert!(completed(&["weir", "top", "af_packet"]).contains(&"af_packet:lo".into()));
+    assert_eq!(completed(&["weir", "top", "eth0", "--list", "fail"]), ["failures"]);
     assert_eq!(completed(&["weir", "help", "expr"]), ["expressions"]);
     assert_eq!(completed(&["weir", "fields", "--format", "s"]), ["sql"]);
     let zsh = success(["completions", "zsh"]);

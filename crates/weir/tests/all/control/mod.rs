@@ -4,4 +4,5 @@ mod openapi;
 mod page;
 mod recent;
 mod stored;
+mod top;
 mod view;

@@ -1,0 +1,255 @@
+//! The screen: the figures on top, the list, and the keys at the bottom.
+
+use crate::columns;
+use crate::line::{HEADING, LOSS, Line, PLAIN, SELECTED, cut};
+use crate::list::List;
+use crate::row::Row;
+use crate::state::{Edit, State};
+use crate::status;
+use crate::table::table;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::style::{Modifier, Style};
+use weir_dpi::printable;
+use weir_text::zone::Zone;
+
+/// The smallest terminal.
+pub const MIN_COLUMNS: u16 = 40;
+/// The smallest terminal.
+pub const MIN_ROWS: u16 = 12;
+
+/// Lines above the rows: title, figures, lists, what the list is, headings.
+const HEAD_LINES: usize = status::LINES + 4;
+
+const HELP: [&str; 17] = [
+    "1 to 6          hosts, pairs, servers, applications, flows, failures",
+    "s > and S <     sort by the next column, by the one before",
+    "/               select flows: an expression as --where (weir help expressions)",
+    "                Enter applies it, Esc leaves it, Ctrl-U clears it",
+    "arrows, PageUp, PageDown, Home, End",
+    "                select a row",
+    "Enter           open it: the flows of a group, all fields of a flow",
+    "Esc             back",
+    "p, space        pause, go on",
+    "r               ask now",
+    "q, Ctrl-C       end",
+    "",
+    "bit/s           of a flow: octets between two answers, by their time",
+    "≥bit/s          of a group: the same of its current flows. It is a lower bound,",
+    "                because the octets of flows that end are no longer in the sum",
+    "bytes, packets  of the current records; without a probe, of all stored flows",
+    "                Any key closes this text. 'weir help top-guide' has the rest",
+];
+
+impl State {
+    /// Draws everything.
+    pub fn draw(&mut self, buffer: &mut Buffer) {
+        let (columns, rows) = (buffer.area.width, buffer.area.height);
+        if columns < MIN_COLUMNS || rows < MIN_ROWS {
+            put(buffer, 0, &Line::new(format!("{MIN_COLUMNS}x{MIN_ROWS} is the least"), PLAIN), PLAIN);
+            return;
+        }
+        let foot = self.foot(columns.into());
+        let room = usize::from(rows) - HEAD_LINES - foot.len();
+        self.page = room;
+        let head = self.head(columns.into());
+        let (what, body) = self.body(columns.into(), room);
+        for (number, line) in head.iter().chain(&what).enumerate() {
+            put(buffer, number, line, PLAIN);
+        }
+        for (number, (line, style)) in body.iter().enumerate().take(room) {
+            put(buffer, HEAD_LINES + number, line, *style);
+        }
+        for (number, line) in foot.iter().enumerate() {
+            put(buffer, HEAD_LINES + room + number, line, PLAIN);
+        }
+        self.put_cursor(buffer, HEAD_LINES + room);
+    }
+
+    /// The place of the cursor, in the filter that is edited.
+    fn put_cursor(&self, buffer: &mut Buffer, row: usize) {
+        let Some(edit) = &self.edit else { return };
+        let column = (FILTER.len() + edit.editor.cursor() - shift(edit, buffer.area.width.into())) as u16;
+        if let Some(cell) = buffer.cell_mut((column, row as u16)) {
+            cell.set_style(Style::new().add_modifier(Modifier::REVERSED));
+        }
+    }
+
+    /// Title and figures.
+    pub(crate) fn head(&self, columns: usize) -> Vec<Line> {
+        let time = Zone::UTC.date_and_second(self.clock_ns).1;
+        let every = if self.is_live() { format!("every {}", self.interval()) } else { "stored flows".into() };
+        let parts = [
+            ("weir top".to_owned(), HEADING),
+            (if self.is_paused { "PAUSED".into() } else { String::new() }, LOSS),
+            (cut(&printable(&self.settings.target), columns.saturating_sub(20)), PLAIN),
+            (if self.clock_ns > 0 { format!("{time} UTC") } else { String::new() }, PLAIN),
+            (every, PLAIN),
+        ];
+        let figures = if self.is_live() {
+            status::of_probe(self.status.as_ref(), columns)
+        } else {
+            status::of_view(&self.about, self.listing().matching, columns)
+        };
+        [Line::of_parts(parts, columns)].into_iter().chain(figures).collect()
+    }
+
+    /// The names of the lists, what is listed, headings; and the rows.
+    fn body(&mut self, columns: usize, room: usize) -> (Vec<Line>, Vec<(Line, Style)>) {
+        let lists = self.lists(columns);
+        if self.is_help {
+            let help = HELP.iter().map(|line| (Line::new(*line, PLAIN), PLAIN)).collect();
+            return (vec![lists, Line::default(), Line::new("Keys and figures", HEADING)], help);
+        }
+        if let Some(detail) = &mut self.detail {
+            let lines = detail.lines(&self.meanings, columns);
+            detail.first = detail.first.min(lines.len().saturating_sub(room));
+            let what = vec![lists, Line::default(), Line::new(cut(&detail.title, columns), HEADING)];
+            let shown = lines.into_iter().skip(detail.first).map(|line| (line, PLAIN));
+            return (what, shown.collect());
+        }
+        let (selected, first) = {
+            let listing = self.listing();
+            let first = listing.first.clamp((listing.selected + 1).saturating_sub(room), listing.selected);
+            (listing.selected, first.min(listing.rows.len().saturating_sub(room)))
+        };
+        self.set_first(first);
+        let shown: Vec<Row> = self.listing().rows.iter().skip(first).take(room).cloned().collect();
+        let (head, rows) = self.rows(&shown, columns);
+        let style = |number: usize| if first + number == selected { SELECTED } else { PLAIN };
+        let rows = rows.into_iter().enumerate().map(|(number, line)| (line, style(number))).collect();
+        (vec![lists, self.what(columns), head], rows)
+    }
+
+    fn set_first(&mut self, first: usize) {
+        self.group.as_mut().unwrap_or(&mut self.base).first = first;
+    }
+
+    /// Headings, and a line for each row.
+    pub(crate) fn rows(&self, rows: &[Row], columns: usize) -> (Line, Vec<Line>) {
+        let listing = self.listing();
+        let table = table(&columns::columns(listing.list, self.is_live()), rows, &listing.sort, columns);
+        let lines = table.rows.into_iter().map(|row| Line::new(row, PLAIN)).collect();
+        (Line::new(table.head, HEADING), lines)
+    }
+
+    fn lists(&self, columns: usize) -> Line {
+        let name = |list: List| {
+            let is_shown = list == self.base.list;
+            let text = format!("{} {}", list.number(), list.name());
+            if is_shown { (format!("[{text}]"), HEADING) } else { (text, PLAIN) }
+        };
+        let whole = Line::of_parts(List::ALL.map(name), usize::MAX);
+        if whole.text().chars().count() <= columns {
+            return whole;
+        }
+        let short = |list: List| if list == self.base.list { name(list) } else { (list.number().to_string(), PLAIN) };
+        Line::of_parts(List::ALL.map(short), columns)
+    }
+
+    /// What the list is, how many flows there are, and the filter.
+    pub(crate) fn what(&self, columns: usize) -> Line {
+        let listing = self.listing();
+        let of_group = listing.group.as_ref().map(|(title, _)| format!("flows of {title}"));
+        let what = match (listing.list, self.is_live()) {
+            _ if of_group.is_some() => of_group.unwrap_or_default(),
+            (List::Flows, true) => "current flows".into(),
+            (List::Flows, false) => "stored flows".into(),
+            (List::Failures, true) if self.about.has_history => {
+                "failed flows, current and ended within 15 minutes".into()
+            }
+            (List::Failures, true) => "current flows that failed".into(),
+            (List::Failures, false) => "stored flows that failed".into(),
+            (_, true) => "sums of current flows; ≥bit/s: at least, since the last answer".into(),
+            (_, false) => "sums of stored flows: totals, no rates".into(),
+        };
+        let filter =
+            if self.filter.trim().is_empty() { String::new() } else { format!("where {}", printable(&self.filter)) };
+        let number = if listing.is_answered { format!("{} match", listing.matching) } else { "asking …".into() };
+        let is_partial = listing.is_answered && !listing.is_complete;
+        let part = if is_partial { "not all were read in time".into() } else { String::new() };
+        let room = columns.saturating_sub(24);
+        let parts = [(cut(&filter, room), HEADING), (what, PLAIN), (part, LOSS), (number, PLAIN)];
+        Line::of_parts(parts, columns)
+    }
+
+    /// A message, and the keys; or the filter that is edited.
+    fn foot(&self, columns: usize) -> Vec<Line> {
+        if let Some(edit) = &self.edit {
+            return edit_lines(edit, columns);
+        }
+        let keys = if self.detail.is_some() {
+            "Esc back  arrows scroll  p pause  ? help  q end"
+        } else if self.group.is_some() {
+            "Esc back  s/S sort  / filter  Enter open  p pause  ? help  q end"
+        } else {
+            "1-6 list  s/S sort  / filter  Enter open  p pause  ? help  q end"
+        };
+        let keys = keys.split("  ").map(|key| (key.to_owned(), PLAIN));
+        vec![self.message(columns), Line::of_parts(keys, columns)]
+    }
+
+    /// What is wrong, or else the columns that do not fit.
+    pub(crate) fn message(&self, columns: usize) -> Line {
+        let loss = |text: &str| Line::new(cut(text, columns), LOSS);
+        if let Some((since_ns, reason)) = &self.away {
+            let since = Zone::UTC.date_and_second(*since_ns).1;
+            return loss(&format!("no answer since {since} UTC, trying again: {reason}"));
+        }
+        if let Some(refusal) = &self.refusal {
+            return loss(refusal);
+        }
+        if let Some(problem) = self.listing().problems.first() {
+            return loss(problem);
+        }
+        if !self.note.is_empty() {
+            return loss(&self.note);
+        }
+        if self.detail.is_some() || self.is_help {
+            return Line::default();
+        }
+        let listing = self.listing();
+        let all = columns::columns(listing.list, self.is_live());
+        let left_out = table(&all, &listing.rows, &listing.sort, columns).left_out;
+        if left_out.is_empty() {
+            return Line::default();
+        }
+        Line::new(cut(&format!("too narrow for: {}", left_out.join(", ")), columns), PLAIN)
+    }
+}
+
+/// Before the filter that is edited.
+const FILTER: &str = "where: ";
+
+/// Characters of the filter at the left that are not shown, so that the cursor is.
+fn shift(edit: &Edit, columns: usize) -> usize {
+    (edit.editor.cursor() + FILTER.len() + 1).saturating_sub(columns)
+}
+
+fn edit_lines(edit: &Edit, columns: usize) -> Vec<Line> {
+    let shift = shift(edit, columns);
+    let text: String = edit.editor.text().chars().map(plain).skip(shift).collect();
+    let filter = Line(vec![(FILTER.into(), HEADING), (text, PLAIN)]);
+    let Some((sentence, place)) = &edit.error else {
+        return vec![filter, Line::new("Enter apply  Esc cancel  Ctrl-U clear", PLAIN)];
+    };
+    let marks =
+        place.map(|(before, length)| " ".repeat(FILTER.len() + before.saturating_sub(shift)) + &"^".repeat(length));
+    vec![filter, Line::new(marks.unwrap_or_default(), LOSS), Line::new(cut(sentence, columns), LOSS)]
+}
+
+/// A character that takes one place: the filter is what the user types, but it may come from a paste.
+fn plain(character: char) -> char {
+    if weir_dpi::is_unprintable(character) { '?' } else { character }
+}
+
+fn put(buffer: &mut Buffer, row: usize, line: &Line, style: Style) {
+    let (width, row) = (buffer.area.width, row as u16);
+    let mut column = 0;
+    for (text, own) in &line.0 {
+        let left = usize::from(width.saturating_sub(column));
+        column = buffer.set_stringn(column, row, text, left, own.patch(style)).0;
+    }
+    if style == SELECTED {
+        buffer.set_style(ratatui_core::layout::Rect::new(0, row, width, 1), style);
+    }
+}

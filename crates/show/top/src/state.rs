@@ -1,0 +1,527 @@
+//! What the screen shows, what it asks for, and what keys change.
+
+use crate::about::{About, Mode};
+use crate::answer::{Reply, Rows, sentence};
+use crate::columns::{self, BYTES, RATE, START};
+use crate::detail::{self, Detail, Meanings};
+use crate::editor::Editor;
+use crate::key::{Action, Key};
+use crate::list::List;
+use crate::question::{Question, Questions, Topic, path};
+use crate::row::Row;
+use serde_json::Value;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use weir_dpi::printable;
+use weir_text::units;
+
+/// Rows that are asked for to sort them by rate.
+const ROWS_FOR_RATES: usize = 1000;
+/// Since when ended flows are among the failures of a probe.
+const FAILURES_SINCE: &str = "-15m";
+/// Since when stored flows are shown: all.
+const ALL_SINCE: &str = "1970-01-01T00:00:00Z";
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What is looked at, as the user named it.
+    pub target: String,
+    /// The first list.
+    pub list: List,
+    /// The first order, if it is not the usual one.
+    pub sort: Option<String>,
+    /// The first filter.
+    pub filter: String,
+    /// Rows that are asked for.
+    pub top: usize,
+    /// Time between questions, ns.
+    pub interval_ns: u64,
+}
+
+/// A list of rows, and the row that is selected.
+#[derive(Debug)]
+pub struct Listing {
+    pub list: List,
+    pub sort: String,
+    /// The group whose flows these are: what it is called, and what selects them.
+    pub group: Option<(String, String)>,
+    pub rows: Vec<Row>,
+    pub matching: u64,
+    pub searched: u64,
+    pub is_complete: bool,
+    pub problems: Vec<String>,
+    pub is_answered: bool,
+    pub selected: usize,
+    /// Rows above the screen.
+    pub first: usize,
+    /// Octets of each row in the last answer, and its time.
+    last: HashMap<String, (u64, u64)>,
+    current: Vec<Row>,
+    ended: Vec<Row>,
+    /// The rows before answers without any flow: a probe that ends has none any more, before it is away.
+    before_none: Vec<Row>,
+}
+
+/// A filter that is edited, and what is wrong with it.
+#[derive(Debug, Default)]
+pub struct Edit {
+    pub editor: Editor,
+    /// The sentence, and the place in the filter: characters before it, and its length.
+    pub error: Option<(String, Option<(usize, usize)>)>,
+}
+
+/// What the screen shows.
+pub struct State {
+    pub(crate) settings: Settings,
+    pub(crate) about: About,
+    pub(crate) base: Listing,
+    pub(crate) group: Option<Listing>,
+    pub(crate) detail: Option<Detail>,
+    pub(crate) meanings: Meanings,
+    pub(crate) filter: String,
+    /// The filter before the present one, until that has an answer.
+    before: Option<String>,
+    pub(crate) edit: Option<Edit>,
+    pub(crate) status: Option<Value>,
+    /// Since when nothing answers, ns since 1970, and why.
+    pub(crate) away: Option<(u64, String)>,
+    /// Why the last question has no rows.
+    pub(crate) refusal: Option<String>,
+    /// What the child has logged last.
+    pub(crate) note: String,
+    pub(crate) is_paused: bool,
+    pub(crate) is_help: bool,
+    pub(crate) clock_ns: u64,
+    /// Rows of a page.
+    pub(crate) page: usize,
+    generation: u64,
+}
+
+impl Listing {
+    fn new(list: List, sort: Option<String>, group: Option<(String, String)>) -> Self {
+        let usual = if list == List::Failures { START } else { BYTES };
+        Self {
+            list,
+            sort: sort.unwrap_or_else(|| usual.into()),
+            group,
+            rows: Vec::new(),
+            matching: 0,
+            searched: 0,
+            is_complete: true,
+            problems: Vec::new(),
+            is_answered: false,
+            selected: 0,
+            first: 0,
+            last: HashMap::new(),
+            current: Vec::new(),
+            ended: Vec::new(),
+            before_none: Vec::new(),
+        }
+    }
+
+    /// Takes rows. The selected one stays selected, unless it is the first: then the first one is.
+    fn take(&mut self, answer: Rows, time_ns: u64, top: usize) {
+        self.is_answered = true;
+        (self.matching, self.searched) = (answer.matching, answer.searched);
+        (self.is_complete, self.problems) = (answer.is_complete, answer.problems);
+        let before = std::mem::replace(&mut self.current, answer.rows);
+        if self.searched > 0 {
+            self.before_none.clear();
+        } else if !before.is_empty() {
+            self.before_none = before;
+        }
+        let mut last = HashMap::new();
+        for row in &mut self.current {
+            let Some(octets) = columns::octets_of(row).filter(|_| !row.has_ended && !columns::is_others(row)) else {
+                continue;
+            };
+            row.bits_per_second = self.last.get(&row.key).and_then(|&(before, then_ns)| {
+                let ns = time_ns.checked_sub(then_ns).filter(|&ns| ns > 0)?;
+                let more = octets.checked_sub(before)?;
+                u64::try_from(u128::from(more) * 8_000_000_000 / u128::from(ns)).ok()
+            });
+            last.insert(row.key.clone(), (octets, time_ns));
+        }
+        self.last = last;
+        self.arrange(top);
+    }
+
+    /// Current and ended rows together, in their order.
+    fn arrange(&mut self, top: usize) {
+        let selected = self.rows.get(self.selected).filter(|_| self.selected > 0).map(|row| row.key.clone());
+        let others = self.current.iter().position(columns::is_others).map(|at| self.current[at].clone());
+        let rows = self.current.iter().filter(|row| !columns::is_others(row)).chain(&self.ended);
+        self.rows = rows.cloned().collect();
+        // The answers are sorted, but for these.
+        if self.sort == RATE || !self.ended.is_empty() {
+            self.rows.sort_by_cached_key(|row| Reverse(columns::rank(row, &self.sort)));
+        }
+        self.rows.truncate(top);
+        self.rows.extend(others);
+        let place = selected.and_then(|key| self.rows.iter().position(|row| row.key == key));
+        self.selected = place.unwrap_or(self.selected).min(self.rows.len().saturating_sub(1));
+    }
+
+    /// Back to the rows before answers without any flow.
+    fn restore(&mut self, top: usize) {
+        if !self.before_none.is_empty() {
+            self.current = std::mem::take(&mut self.before_none);
+            self.arrange(top);
+        }
+    }
+
+    /// Rates are the differences of answers to one question.
+    fn forget(&mut self) {
+        self.last.clear();
+        self.ended.clear();
+        self.before_none.clear();
+    }
+}
+
+impl State {
+    /// Of what answers.
+    pub fn new(settings: Settings, about: About) -> Self {
+        Self {
+            base: Listing::new(settings.list, settings.sort.clone(), None),
+            filter: settings.filter.clone(),
+            settings,
+            about,
+            group: None,
+            detail: None,
+            meanings: Meanings::new(),
+            before: None,
+            edit: None,
+            status: None,
+            away: None,
+            refusal: None,
+            note: String::new(),
+            is_paused: false,
+            is_help: false,
+            clock_ns: 0,
+            page: 10,
+            generation: 0,
+        }
+    }
+
+    /// The time of the clock, ns since 1970.
+    pub fn set_clock(&mut self, now_ns: u64) {
+        self.clock_ns = now_ns;
+    }
+
+    /// What the command line says.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What the child has logged last.
+    pub fn set_note(&mut self, note: &str) {
+        self.note = printable(note);
+    }
+
+    /// The list on the screen.
+    pub(crate) fn listing(&self) -> &Listing {
+        self.group.as_ref().unwrap_or(&self.base)
+    }
+
+    fn listing_mut(&mut self) -> &mut Listing {
+        self.group.as_mut().unwrap_or(&mut self.base)
+    }
+
+    /// Whether a probe answers.
+    pub fn is_live(&self) -> bool {
+        self.about.mode == Mode::Probe
+    }
+
+    /// Whether the probe has said what happened in an interval.
+    pub fn has_rates(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| !status["interval"].is_null())
+    }
+
+    /// Why there are no rows: the sentence, and lines that show the place in the filter.
+    pub fn failure(&self) -> Option<String> {
+        if let Some(Edit { editor, error: Some((sentence, place)) }) = &self.edit {
+            let marks = place.map(|(before, length)| {
+                format!("\n  {}\n  {}{}", printable(&editor.text()), " ".repeat(before), "^".repeat(length))
+            });
+            return Some(format!("{sentence}{}", marks.unwrap_or_default()));
+        }
+        self.away.as_ref().map(|(_, reason)| reason.clone()).or_else(|| self.refusal.clone())
+    }
+
+    /// Whether the rows are all of them, and the files of a store without damage.
+    pub fn is_complete(&self) -> bool {
+        self.listing().is_complete && self.listing().problems.is_empty()
+    }
+
+    /// What the screen wants to know.
+    pub fn questions(&self) -> Questions {
+        let mut all = Vec::new();
+        let mut ask = |topic, path| all.push(Question { topic, path });
+        if self.is_live() {
+            ask(Topic::Status, "/status".into());
+        }
+        match &self.detail {
+            Some(detail) => {
+                if self.meanings.is_empty() {
+                    ask(Topic::Meanings, "/fields".into());
+                }
+                if let Some((start, id)) = &detail.identity {
+                    ask(Topic::Detail, self.path_of_flow(start, id, detail.has_ended));
+                }
+            }
+            None => {
+                ask(Topic::Rows, self.path_of_rows(!self.is_live()));
+                if self.is_live() && self.about.has_history && self.listing().list == List::Failures {
+                    ask(Topic::Ended, self.path_of_rows(true));
+                }
+            }
+        }
+        let repeats = self.away.is_some() || self.is_live() && !self.is_paused;
+        Questions { generation: self.generation, repeats, all }
+    }
+
+    fn path_of_rows(&self, is_stored: bool) -> String {
+        let listing = self.listing();
+        let is_by_rate = listing.sort == RATE;
+        let failed = (listing.list == List::Failures).then(|| columns::failed(is_stored));
+        let conditions = [listing.group.as_ref().map(|(_, condition)| condition.clone()), failed];
+        let conditions: Vec<String> = conditions.into_iter().flatten().collect();
+        let filter = self.filter.trim();
+        // Without conditions, places in the filter are those that the user sees.
+        let expression = match conditions.as_slice() {
+            [] => filter.to_owned(),
+            all => {
+                let filter = (!filter.is_empty()).then_some(filter);
+                let parts = filter.into_iter().chain(all.iter().map(String::as_str));
+                parts.map(|part| format!("({part})")).collect::<Vec<_>>().join(" and ")
+            }
+        };
+        let top = if is_by_rate { ROWS_FOR_RATES.max(self.settings.top) } else { self.settings.top }.to_string();
+        let since = if self.is_live() { FAILURES_SINCE } else { ALL_SINCE };
+        let by = listing.list.group_fields().unwrap_or_default();
+        let parameters = [
+            ("where", expression.as_str()),
+            ("by", by),
+            ("fields", if by.is_empty() { columns::FLOW_FIELDS } else { "" }),
+            ("sort", if is_by_rate { BYTES } else { &listing.sort }),
+            ("top", &top),
+            ("from", if is_stored { since } else { "" }),
+        ];
+        path(if is_stored { "/stored" } else { "/flows" }, &parameters)
+    }
+
+    fn path_of_flow(&self, start: &str, id: &str, has_ended: bool) -> String {
+        if has_ended {
+            let expression = format!("{} = \"{id}\"", columns::FLOW_ID);
+            let parameters = [("from", start), ("to", start), ("where", &expression), ("fields", "all"), ("top", "1")];
+            path("/stored", &parameters)
+        } else {
+            path("/flows", &[(columns::FLOW_ID, id), ("fields", "all"), ("top", "1")])
+        }
+    }
+
+    /// Takes an answer.
+    pub fn take(&mut self, reply: Reply) {
+        if reply.generation != self.generation {
+            return;
+        }
+        let (status, body) = match reply.result {
+            Ok(answer) => answer,
+            Err(reason) => {
+                let since_ns = self.away.as_ref().map_or(self.clock_ns, |(since_ns, _)| *since_ns);
+                self.away = Some((since_ns, printable(&reason)));
+                let top = self.settings.top;
+                self.listing_mut().restore(top);
+                return;
+            }
+        };
+        self.away = None;
+        match (reply.topic, status) {
+            (Topic::Status, 200) => self.status = Some(body),
+            (Topic::Meanings, 200) => self.meanings = detail::meanings(&body),
+            (Topic::Rows, 200) => self.take_rows(&body, reply.time_ns),
+            (Topic::Ended, 200) => {
+                let top = self.settings.top;
+                let listing = self.listing_mut();
+                listing.ended = Rows::new(listing.list, &body, true).rows;
+                listing.arrange(top);
+            }
+            (Topic::Detail, 200) => {
+                let is_found = self.detail.as_mut().is_none_or(|detail| detail.take(&body));
+                self.refusal = (!is_found).then(|| "the flow has ended: these are its last figures here".into());
+            }
+            // The figures of a moment ago are still there.
+            (Topic::Status | Topic::Ended | Topic::Meanings, _) => {}
+            (Topic::Rows | Topic::Detail, 429 | 503) => {
+                self.refusal = Some(format!("no new answer: {}", sentence(status, &body)));
+            }
+            (Topic::Rows, 400) if self.before.is_some() => self.refuse_filter(&body),
+            (Topic::Rows | Topic::Detail, _) => self.refusal = Some(sentence(status, &body)),
+        }
+    }
+
+    fn take_rows(&mut self, body: &Value, time_ns: u64) {
+        let (top, has_ended) = (self.settings.top, !self.is_live());
+        let listing = self.listing_mut();
+        let answer = Rows::new(listing.list, body, has_ended);
+        listing.take(answer, time_ns, top);
+        (self.refusal, self.before) = (None, None);
+    }
+
+    /// Goes back to the last filter, and lets the user edit the one that is wrong.
+    fn refuse_filter(&mut self, body: &Value) {
+        let wrong = std::mem::replace(&mut self.filter, self.before.take().unwrap_or_default());
+        let place = &body["place"];
+        let [before, length] = ["before", "length"].map(|key| place[key].as_u64().map(|number| number as usize));
+        // Behind a parenthesis if there are further conditions.
+        let shift =
+            usize::from(place["text"].as_str().is_some_and(|text| text != wrong.trim() && text.starts_with('(')));
+        let characters = wrong.chars().count();
+        let place = before.zip(length).map(|(before, length)| {
+            let before = before.saturating_sub(shift).min(characters);
+            (before, length.clamp(1, (characters - before).max(1)))
+        });
+        let mut editor = Editor::new(&wrong);
+        if let Some((before, _)) = place {
+            editor.place(before);
+        }
+        self.edit = Some(Edit { editor, error: Some((sentence(400, body), place)) });
+        self.ask_anew();
+    }
+
+    /// From now on other questions are asked.
+    fn ask_anew(&mut self) {
+        self.generation += 1;
+        self.refusal = None;
+        self.listing_mut().forget();
+    }
+
+    /// The filter of the command line is wrong if the first answer says so.
+    pub fn try_filter(&mut self) {
+        self.before = Some(String::new());
+    }
+
+    /// Does what a key means.
+    pub fn key(&mut self, key: Key) -> Action {
+        if key == Key::Interrupt {
+            return Action::Quit;
+        }
+        if self.edit.is_some() {
+            self.edit_filter(key);
+        } else if self.is_help {
+            self.is_help = false;
+        } else if key == Key::Character('q') {
+            return Action::Quit;
+        } else if self.detail.is_some() {
+            self.key_of_detail(key);
+        } else {
+            self.key_of_list(key);
+        }
+        Action::Continue
+    }
+
+    fn edit_filter(&mut self, key: Key) {
+        match (key, &mut self.edit) {
+            (Key::Escape, _) => self.edit = None,
+            (Key::Enter, edit) => {
+                let text = edit.take().map(|edit| edit.editor.text()).unwrap_or_default();
+                self.before = Some(std::mem::replace(&mut self.filter, text));
+                self.ask_anew();
+            }
+            (_, Some(edit)) => {
+                edit.editor.key(key);
+                edit.error = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn key_of_detail(&mut self, key: Key) {
+        let page = self.page;
+        let Some(detail) = &mut self.detail else { return };
+        let first = detail.first;
+        match key {
+            Key::Escape | Key::Enter | Key::Backspace | Key::Left => {
+                self.detail = None;
+                self.ask_anew();
+            }
+            Key::Up => detail.first = first.saturating_sub(1),
+            Key::Down => detail.first = first + 1,
+            Key::PageUp => detail.first = first.saturating_sub(page),
+            Key::PageDown => detail.first = first + page,
+            Key::Home => detail.first = 0,
+            Key::End => detail.first = usize::MAX,
+            key => self.key_everywhere(key),
+        }
+    }
+
+    fn key_everywhere(&mut self, key: Key) {
+        match key {
+            Key::Character('?') => self.is_help = true,
+            Key::Character('p' | ' ') => self.is_paused = !self.is_paused,
+            Key::Character('r') => self.ask_anew(),
+            _ => {}
+        }
+    }
+
+    fn key_of_list(&mut self, key: Key) {
+        let page = self.page.max(1);
+        let listing = self.listing_mut();
+        let last = listing.rows.len().saturating_sub(1);
+        match key {
+            Key::Up => listing.selected = listing.selected.saturating_sub(1),
+            Key::Down => listing.selected = (listing.selected + 1).min(last),
+            Key::PageUp => listing.selected = listing.selected.saturating_sub(page),
+            Key::PageDown => listing.selected = (listing.selected + page).min(last),
+            Key::Home => listing.selected = 0,
+            Key::End => listing.selected = last,
+            Key::Enter | Key::Right => self.open(),
+            Key::Escape | Key::Left | Key::Backspace => {
+                if self.group.take().is_some() {
+                    self.ask_anew();
+                }
+            }
+            Key::Character('s' | '>') => self.sort_by_next(1),
+            Key::Character('S' | '<') => self.sort_by_next(-1),
+            Key::Character('/') => self.edit = Some(Edit { editor: Editor::new(&self.filter), error: None }),
+            Key::Character(digit @ '1'..='6') => {
+                let list = List::of_key(digit).unwrap_or(self.base.list);
+                (self.base, self.group) = (Listing::new(list, None, None), None);
+                self.ask_anew();
+            }
+            key => self.key_everywhere(key),
+        }
+    }
+
+    /// Opens the selected row: the fields of a flow, or the flows of a group.
+    fn open(&mut self) {
+        let listing = self.listing();
+        let Some(row) = listing.rows.get(listing.selected).filter(|row| !columns::is_others(row)) else { return };
+        if listing.list.group_fields().is_none() {
+            self.detail = Some(Detail::new(row));
+        } else {
+            let group = (columns::title(listing.list, row), columns::condition(listing.list, row));
+            self.group = Some(Listing::new(List::Flows, None, Some(group)));
+        }
+        self.ask_anew();
+    }
+
+    /// Sorts by a column beside the present one.
+    fn sort_by_next(&mut self, step: isize) {
+        let is_live = self.is_live();
+        let listing = self.listing_mut();
+        let columns = columns::columns(listing.list, is_live);
+        let names: Vec<&str> = columns.iter().map(|column| column.sort).filter(|sort| !sort.is_empty()).collect();
+        let at = names.iter().position(|name| *name == listing.sort);
+        let next = at.map_or(0, |at| (at as isize + step).rem_euclid(names.len() as isize) as usize);
+        listing.sort = names[next].into();
+        listing.selected = 0;
+        self.ask_anew();
+    }
+
+    /// The interval of the questions, as text.
+    pub(crate) fn interval(&self) -> String {
+        units::span(self.settings.interval_ns)
+    }
+}

@@ -1,0 +1,94 @@
+//! Rows as lines of a width: which columns fit, and where they are cut.
+
+use crate::columns::{Column, Kind};
+use crate::line::cut;
+use crate::row::Row;
+
+/// Fewest characters of a text that is cut.
+const MIN_TEXT: usize = 15;
+/// Most characters of a text beside the key.
+const MAX_TEXT: usize = 60;
+
+/// A table.
+pub struct Table {
+    /// The headings.
+    pub head: String,
+    /// A line for each row.
+    pub rows: Vec<String>,
+    /// Headings of the columns that do not fit.
+    pub left_out: Vec<&'static str>,
+}
+
+struct Cells<'a> {
+    column: &'a Column,
+    heading: String,
+    cells: Vec<String>,
+    /// Characters of the longest cell.
+    natural: usize,
+    width: usize,
+    is_shown: bool,
+}
+
+/// Lays out rows. Where one column does not fit, those of a higher rank are left out, too. The column that they are sorted by stays, and its heading is marked.
+pub fn table(columns: &[Column], rows: &[Row], sort: &str, width: usize) -> Table {
+    let mut all: Vec<Cells> = columns.iter().map(|column| cells(column, rows, sort, width)).collect();
+    let is_needed = |column: &Column| column.rank == 0 || column.sort == sort;
+    let (mut used, mut is_full) = (0, false);
+    let mut by_rank: Vec<usize> = (0..all.len()).collect();
+    by_rank.sort_by_key(|&at| (!is_needed(all[at].column), all[at].column.rank));
+    for at in by_rank {
+        let with_column = used + usize::from(used > 0) + all[at].width;
+        is_full |= with_column > width;
+        if is_needed(all[at].column) || !is_full {
+            all[at].is_shown = true;
+            used = with_column;
+        }
+    }
+    widen(&mut all, width, used);
+    let line = |cell: &dyn Fn(&Cells) -> String| {
+        let shown = all.iter().filter(|cells| cells.is_shown);
+        let cells = shown.map(|cells| aligned(cells, &cell(cells))).collect::<Vec<_>>();
+        cut(cells.join(" ").trim_end(), width)
+    };
+    Table {
+        head: line(&|cells| cells.heading.clone()),
+        rows: (0..rows.len()).map(|row| line(&|cells| cells.cells[row].clone())).collect(),
+        left_out: all.iter().filter(|cells| !cells.is_shown).map(|cells| cells.column.heading).collect(),
+    }
+}
+
+fn cells<'a>(column: &'a Column, rows: &[Row], sort: &str, width: usize) -> Cells<'a> {
+    let is_sorted = !column.sort.is_empty() && column.sort == sort;
+    let heading = format!("{}{}", column.heading, if is_sorted { "▼" } else { "" });
+    let cells: Vec<String> = rows.iter().map(column.cell).collect();
+    let natural = cells.iter().chain([&heading]).map(|text| text.chars().count()).max().unwrap_or_default();
+    let least = match column.kind {
+        // An IPv6 address fits half of 80 characters.
+        Kind::Key => natural.min(width / 2),
+        Kind::Text => natural.min(MIN_TEXT),
+        Kind::Figure => natural,
+    };
+    Cells { column, heading, cells, natural, width: least, is_shown: false }
+}
+
+/// Gives columns that are cut the space that is left, the key first; or takes from it what the others need.
+fn widen(all: &mut [Cells], width: usize, used: usize) {
+    let mut left = width.saturating_sub(used);
+    let mut missing = used.saturating_sub(width);
+    for kind in [Kind::Key, Kind::Text] {
+        for cells in all.iter_mut().filter(|cells| cells.is_shown && cells.column.kind == kind) {
+            let natural = if kind == Kind::Text { cells.natural.min(MAX_TEXT) } else { cells.natural };
+            let more = natural.saturating_sub(cells.width).min(left);
+            left -= more;
+            let less = missing.min(cells.width.saturating_sub(MIN_TEXT));
+            missing -= less;
+            cells.width = cells.width + more - less;
+        }
+    }
+}
+
+fn aligned(cells: &Cells, text: &str) -> String {
+    let text = cut(text, cells.width);
+    let spaces = " ".repeat(cells.width.saturating_sub(text.chars().count()));
+    if cells.column.kind == Kind::Figure { spaces + &text } else { text + &spaces }
+}
