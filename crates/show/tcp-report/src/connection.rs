@@ -1,8 +1,10 @@
 //! One connection of a report: its endpoints, client first, and its counters.
 
-use crate::endpoint_pairs::{EndpointPairs, PayloadTimes};
+use crate::endpoint_pairs::{EndpointPairs, PacketSums};
 use crate::reader::TCP;
 use std::net::SocketAddr;
+use weir_export::tcp_columns;
+use weir_fields::{Column, Field};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{Network, address_octets};
 use weir_tcp::{CompactReport, Degradation, SegmentClass, TcpReport};
@@ -24,8 +26,10 @@ pub struct Connection {
     pub last_ns: u64,
     /// Packets of each side.
     pub packets: [u64; 2],
-    /// When payload was sent.
-    pub(crate) payload: Option<PayloadTimes>,
+    /// What the engine does not count.
+    pub(crate) sums: PacketSums,
+    /// It is in no list of its own, but in a [`FailureGroup`](crate::FailureGroup).
+    pub(crate) is_grouped: bool,
     reports: [CompactReport; 2],
     /// Side of the client in the batch engine: 0 if its endpoint is the lower one, else 1.
     pub(crate) client_side: usize,
@@ -35,16 +39,17 @@ impl Connection {
     /// Puts the client of a connection first.
     pub(crate) fn new(record: ConnectionRecord, pairs: &EndpointPairs) -> Self {
         let client_side = pairs.client_side(&record);
-        let mut payload = pairs.payload_times(&record);
+        let mut sums = pairs.sums(&record);
         let ConnectionRecord { mut endpoints, first_ns, last_ns, mut packets, mut reports } = record;
         if client_side == 1 {
             endpoints.reverse();
             packets.reverse();
             reports.reverse();
-            payload.iter_mut().for_each(|times| times.first_sender ^= 1);
+            sums.reverse();
         }
         let [client, server] = endpoints;
-        Self { number: 0, client, server, first_ns, last_ns, packets, payload, reports, client_side }
+        let (number, is_grouped) = (0, false);
+        Self { number, client, server, first_ns, last_ns, packets, sums, is_grouped, reports, client_side }
     }
 
     /// The report of one side: 0 is the client, 1 the server.
@@ -124,8 +129,11 @@ impl Connection {
 
     /// A flow record with the fields of this connection.
     pub fn to_flow_record(&self) -> FlowRecord {
-        let [forward, reverse] = self.packets.map(|packets| Direction {
-            packets,
+        let [forward, reverse] = [0, 1].map(|side| Direction {
+            packets: self.packets[side],
+            bytes: self.sums.ip_bytes[side],
+            frame_bytes: self.sums.frame_bytes[side],
+            tcp_flags: self.sums.control[side],
             first_ns: self.first_ns,
             last_ns: self.last_ns,
             ..Direction::default()
@@ -143,6 +151,35 @@ impl Connection {
             ..FlowRecord::default()
         }
     }
+}
+
+/// Whether a field of records is known of connections.
+pub fn has_field(field: Field) -> bool {
+    /// Besides the fields of JSON and CSV.
+    const KNOWN: [&str; 18] = [
+        "protocol",
+        "protocol_number",
+        "bytes",
+        "l2_bytes",
+        "fwd_bytes",
+        "rev_bytes",
+        "fwd_l2_bytes",
+        "rev_l2_bytes",
+        "fwd_tcp_flags",
+        "rev_tcp_flags",
+        "fwd_tcp_flags_number",
+        "rev_tcp_flags_number",
+        "server_ip",
+        "client_ip",
+        "service_port",
+        "bps",
+        "pps",
+        "bpp",
+    ];
+    let is_known = |column: &&'static Column| {
+        KNOWN.contains(&column.name) || tcp_columns().iter().any(|of| of.name == column.name)
+    };
+    field.columns().iter().all(is_known)
 }
 
 /// The address of an endpoint as IPv6, mapped if it is IPv4.

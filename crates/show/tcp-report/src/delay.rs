@@ -68,7 +68,7 @@ impl Connection {
             waits_ns[side] = report.responses.sum_ns - path_ns;
         }
         let mut idle_ns = self.duration_ns().saturating_sub(handshake_ns);
-        if let Some(payload) = &self.payload {
+        if let Some(payload) = &self.sums.payload {
             let first_wait_ns = payload.first_ns.saturating_sub(self.first_ns).saturating_sub(handshake_ns);
             let is_retransmitted = |report: &TcpReport| report.count(SegmentClass::SynRetransmission).segments > 0;
             let waits_for = match reports.iter().any(is_retransmitted) {

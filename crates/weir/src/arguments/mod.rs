@@ -30,11 +30,11 @@ pub use machine::{Doctor, Plan};
 pub use packets::Packets;
 pub use probe::{Layout, ProbeOptions, StatusFormat};
 pub use query::{Query, QueryFormat, SqlEngine};
-pub use read::Read;
+pub use read::{Read, times_ns};
 pub use rules::{RulesArguments, RulesCheck, RulesCommand};
 pub use store::Store;
 pub use synth::Synth;
-pub use tcp::{EngineChoice, Tcp};
+pub use tcp::{EngineChoice, FailedChoice, Tcp};
 pub use usage::{command_of, join_value, with_short_value, with_tip};
 pub use values::{Cores, FieldList, InvalidOutput, Output, RecordSink};
 
