@@ -95,6 +95,8 @@ pub struct Finding {
     pub kind: FindingKind,
     /// A sentence without a full stop.
     pub text: String,
+    /// Options that show more of the kind.
+    pub advice: Option<&'static str>,
     /// The figures of the sentence by name.
     figures: Map<String, Value>,
     /// Among those of a kind, larger ones come first.
@@ -104,7 +106,7 @@ pub struct Finding {
 impl Finding {
     fn new(kind: FindingKind, weight: u64, text: String, figures: Value) -> Self {
         let figures = if let Value::Object(figures) = figures { figures } else { Map::new() };
-        Self { kind, text, figures, weight }
+        Self { kind, text, advice: None, figures, weight }
     }
 
     /// The finding as a JSON object.
@@ -144,7 +146,8 @@ impl Largest {
     /// The findings; the last one says how many others there are.
     fn finish(mut self) -> Vec<Finding> {
         if let (Some(last), others @ 1..) = (self.findings.last_mut(), self.others) {
-            last.text += &format!("; the same of {} more ({})", units::count(others, self.of), self.advice);
+            last.text += &format!("; and {others} more {}{}", self.of, if others == 1 { "" } else { "s" });
+            last.advice = Some(self.advice);
             last.figures.insert("others".into(), others.into());
         }
         self.findings
@@ -158,7 +161,7 @@ impl CaptureReport {
             self.capture_findings().into_iter().map(|finding| vec![finding]).collect();
         of_kinds.extend(self.server_findings().map(Largest::finish));
         of_kinds.extend(self.host_findings().map(Largest::finish));
-        let mut scans = Largest::new("group", "see the list");
+        let mut scans = Largest::new("scan or flood", "--top 0");
         self.failure_groups.iter().for_each(|group| scans.add(scan(group)));
         of_kinds.push(scans.finish());
         // The first one of each kind, then the second ones.
@@ -169,12 +172,13 @@ impl CaptureReport {
         findings
     }
 
-    /// The sentences of the findings, or one that says that there are none. Empty without connections.
-    pub(crate) fn found(&self) -> Vec<String> {
+    /// The sentences of the findings with their advice, or one that says that there are none. Empty
+    /// without connections.
+    pub(crate) fn found(&self) -> Vec<(String, Option<&'static str>)> {
         match (self.totals.connections, self.findings.is_empty()) {
             (0, _) => Vec::new(),
-            (n, true) => vec![format!("nothing unusual in {}", units::count(n, "connection"))],
-            (_, false) => self.findings.iter().map(|finding| finding.text.clone()).collect(),
+            (n, true) => vec![(format!("nothing unusual in {}", units::count(n, "connection")), None)],
+            (_, false) => self.findings.iter().map(|finding| (finding.text.clone(), finding.advice)).collect(),
         }
     }
 
@@ -301,8 +305,8 @@ fn lost_before(group: &Group, side: usize) -> Option<Finding> {
     let (lost, segments) = (group.lost_before[side], group.segments[side]);
     LOST.is_reached(lost, segments).then(|| {
         let text = format!(
-            "{lost} of {} of {} were lost before the capture point ({})",
-            units::count(segments, "segment"),
+            "{} from {} were lost before the capture point, {} of the {segments} captured ones",
+            units::count(lost, "segment"),
             group.key,
             percent(lost, segments)
         );
@@ -330,8 +334,8 @@ fn closed_windows(group: &Group, side: usize) -> Option<Finding> {
     (closed >= ZERO_WINDOWS).then(|| {
         let (host, connections) = (group.key.to_string(), group.connections);
         let of = units::count(connections, "connection");
-        let text =
-            format!("{host} announced a window of 0 {closed} times in {of}: the application there reads too slowly");
+        let times = units::count(closed, "time");
+        let text = format!("{host} closed its window {times} ({of}): the application there reads too slowly");
         let figures = json!({"host": host, "role": role(side), "zero_windows": closed, "connections": connections});
         Finding::new(FindingKind::ZeroWindows, closed, text, figures)
     })
@@ -388,6 +392,6 @@ mod tests {
             largest.add(Finding::new(FindingKind::Scan, weight, weight.to_string(), json!({})));
         }
         let texts: Vec<String> = largest.finish().into_iter().map(|finding| finding.text).collect();
-        assert_eq!(texts, ["9", "5; the same of 2 more servers (--by server)"]);
+        assert_eq!(texts, ["9", "5; and 2 more servers"]);
     }
 }

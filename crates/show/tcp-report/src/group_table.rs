@@ -65,7 +65,9 @@ const COLUMNS: [GroupColumn; 30] = [
     column("rev_handshake_median_ns", "←rtt", RTT, Form::Time, |g| g.handshake_median_ns[1]),
     column("answers", "answers", "answers of servers", Form::Count, |g| Some(g.answers)),
     column("response_median_ns", "resp", "median of their mean response times", Form::Time, |g| g.response_median_ns),
-    column("server_median_ns", "server", "the same without the path", Form::Time, |g| g.server_median_ns),
+    column("server_median_ns", "resp-rtt", "the same, each less the round trip to the server", Form::Time, |g| {
+        g.server_median_ns
+    }),
     column("response_max_ns", "longest", "longest response time", Form::Time, |g| g.response_max_ns),
     column("fwd_payload_bytes", "payload→", "", Form::Octets, |g| Some(g.payload_bytes[0])),
     column("rev_payload_bytes", "←payload", "", Form::Octets, |g| Some(g.payload_bytes[1])),

@@ -28,9 +28,10 @@ impl CaptureReport {
     pub fn write_text(&self, terminal_columns: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
         let mut text = String::new();
         let columns = terminal_columns.map(|columns| columns.clamp(PROSE_COLUMNS[0], PROSE_COLUMNS[1]));
-        for (number, sentence) in self.found().iter().enumerate() {
+        for (number, (mut sentence, advice)) in self.found().into_iter().enumerate() {
             let name = if number == 0 { "found" } else { "" };
-            text += &paragraph(&format!("{name:<13} "), sentence, columns);
+            sentence += &advice.map_or(String::new(), |advice| format!(" ({advice})"));
+            text += &paragraph(&format!("{name:<13} "), &sentence, columns);
         }
         for (name, value) in self.facts() {
             text += &paragraph(&format!("{name:<13} "), &value, columns);
@@ -223,7 +224,7 @@ impl CaptureReport {
         // The ledger is printed, with the reasons, if packets were refused for another reason.
         let only_non_ip = packets.refused.total() == packets.refused.get(RefusalReason::NonIp);
         for (count, what) in [
-            (self.counts.outside_times, "before --from or after --to"),
+            (self.counts.outside_times, "of other times"),
             (self.counts.not_matching, "filtered"),
             (self.counts.not_tcp, "not TCP"),
             (self.counts.without_ports, "TCP without ports"),

@@ -77,7 +77,7 @@ impl CaptureReport {
             return;
         }
         *page += "<h2>Found</h2>\n<ul class=\"found\">\n";
-        for sentence in found {
+        for (sentence, _) in found {
             let _ = writeln!(page, "<li>{}</li>", escape(&sentence));
         }
         *page += "</ul>\n";
