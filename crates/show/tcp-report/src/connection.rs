@@ -1,6 +1,7 @@
 //! One connection of a report: its endpoints, client first, and its counters.
 
 use crate::endpoint_pairs::{EndpointPairs, PacketSums};
+use crate::failure::Failure;
 use crate::reader::TCP;
 use std::net::SocketAddr;
 use weir_export::tcp_columns;
@@ -31,6 +32,7 @@ pub struct Connection {
     /// It is in no list of its own, but in a [`FailureGroup`](crate::FailureGroup).
     pub(crate) is_grouped: bool,
     reports: [CompactReport; 2],
+    failure: Option<Failure>,
     /// Side of the client in the batch engine: 0 if its endpoint is the lower one, else 1.
     pub(crate) client_side: usize,
 }
@@ -49,7 +51,8 @@ impl Connection {
         }
         let [client, server] = endpoints;
         let (number, is_grouped) = (0, false);
-        Self { number, client, server, first_ns, last_ns, packets, sums, is_grouped, reports, client_side }
+        let failure = Failure::of(&reports.each_ref().map(CompactReport::report), packets);
+        Self { number, client, server, first_ns, last_ns, packets, sums, is_grouped, reports, failure, client_side }
     }
 
     /// The report of one side: 0 is the client, 1 the server.
@@ -60,6 +63,11 @@ impl Connection {
     /// The reports of both sides.
     pub fn reports(&self) -> [TcpReport; 2] {
         self.reports.each_ref().map(CompactReport::report)
+    }
+
+    /// How the connection failed; `None` if it did not, or if the capture does not show it.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure
     }
 
     /// The same connection with other reports.
@@ -132,7 +140,8 @@ impl Connection {
         let [forward, reverse] = [0, 1].map(|side| Direction {
             packets: self.packets[side],
             bytes: self.sums.ip_bytes[side],
-            frame_bytes: self.sums.frame_bytes[side],
+            // Which side sent them is not known.
+            frame_bytes: if side == 0 { self.sums.frame_bytes } else { 0 },
             tcp_flags: self.sums.control[side],
             first_ns: self.first_ns,
             last_ns: self.last_ns,
@@ -156,15 +165,13 @@ impl Connection {
 /// Whether a field of records is known of connections.
 pub fn has_field(field: Field) -> bool {
     /// Besides the fields of JSON and CSV.
-    const KNOWN: [&str; 18] = [
+    const KNOWN: [&str; 16] = [
         "protocol",
         "protocol_number",
         "bytes",
         "l2_bytes",
         "fwd_bytes",
         "rev_bytes",
-        "fwd_l2_bytes",
-        "rev_l2_bytes",
         "fwd_tcp_flags",
         "rev_tcp_flags",
         "fwd_tcp_flags_number",

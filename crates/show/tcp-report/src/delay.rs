@@ -73,7 +73,7 @@ impl Connection {
             let is_retransmitted = |report: &TcpReport| report.count(SegmentClass::SynRetransmission).segments > 0;
             let waits_for = match reports.iter().any(is_retransmitted) {
                 true => &mut network_ns,
-                false => &mut waits_ns[payload.first_sender],
+                false => &mut waits_ns[usize::from(payload.of_second_side)],
             };
             *waits_for = waits_for.saturating_add(first_wait_ns);
             idle_ns = self.last_ns.saturating_sub(payload.last_ns);

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use weir_packet::{Flags, Packet};
 use weir_tcp_batch::{ConnectionKey, ConnectionRecord};
 
-/// All pairs of endpoints, 120 to 220 bytes each.
+/// All pairs of endpoints, 120 to 240 bytes each.
 #[derive(Default)]
 pub struct EndpointPairs {
     pairs: HashMap<ConnectionKey, EndpointPair, RandomState>,
@@ -33,8 +33,8 @@ pub struct PayloadTimes {
     pub first_ns: u64,
     /// Time of the last one, ns.
     pub last_ns: u64,
-    /// The side that sent the first one.
-    pub first_sender: usize,
+    /// The second side sent the first one.
+    pub of_second_side: bool,
 }
 
 /// Sums over the packets of a connection. Pairs are in the order of the sides.
@@ -46,8 +46,8 @@ pub struct PacketSums {
     packets: u64,
     /// Octets by the IP headers.
     pub ip_bytes: [u64; 2],
-    /// Octets of the frames on the wire.
-    pub frame_bytes: [u64; 2],
+    /// Octets of the frames of both sides on the wire.
+    pub frame_bytes: u64,
     /// TCP control bits of all packets together.
     pub control: [u16; 2],
     /// When payload was sent.
@@ -60,10 +60,10 @@ impl PacketSums {
         self.first_ns = if self.packets == 0 { time_ns } else { self.first_ns.min(time_ns) };
         self.packets += 1;
         self.ip_bytes[side] += u64::from(packet.ip_bytes);
-        self.frame_bytes[side] += u64::from(packet.frame_bytes);
+        self.frame_bytes += u64::from(packet.frame_bytes);
         self.control[side] |= packet.control & Packet::CONTROL;
         if packet.flags.has(Flags::TCP) && packet.payload_bytes > 0 && packet.control & Packet::RST == 0 {
-            let first = PayloadTimes { first_ns: time_ns, last_ns: time_ns, first_sender: side };
+            let first = PayloadTimes { first_ns: time_ns, last_ns: time_ns, of_second_side: side == 1 };
             self.payload.get_or_insert(first).last_ns = time_ns;
         }
     }
@@ -72,9 +72,9 @@ impl PacketSums {
     fn add(&mut self, later: &Self) {
         self.first_ns = if self.packets == 0 { later.first_ns } else { self.first_ns.min(later.first_ns) };
         self.packets += later.packets;
+        self.frame_bytes += later.frame_bytes;
         for side in 0..2 {
             self.ip_bytes[side] += later.ip_bytes[side];
-            self.frame_bytes[side] += later.frame_bytes[side];
             self.control[side] |= later.control[side];
         }
         if let Some(payload) = later.payload {
@@ -85,9 +85,8 @@ impl PacketSums {
     /// Exchanges both sides.
     pub fn reverse(&mut self) {
         self.ip_bytes.reverse();
-        self.frame_bytes.reverse();
         self.control.reverse();
-        self.payload.iter_mut().for_each(|payload| payload.first_sender ^= 1);
+        self.payload.iter_mut().for_each(|payload| payload.of_second_side ^= true);
     }
 }
 
@@ -267,7 +266,7 @@ mod tests {
         let sums = |first_ns, last_ns| pairs.sums(&connection(first_ns, last_ns));
         let payload = |first_ns, last_ns| {
             let times = sums(first_ns, last_ns).payload;
-            times.map(|times| (times.first_ns, times.last_ns, times.first_sender))
+            times.map(|times| (times.first_ns, times.last_ns, usize::from(times.of_second_side)))
         };
         assert_eq!(payload(10, 14), Some((11, 13, 1)));
         assert_eq!(payload(20, 24), None);

@@ -5,7 +5,7 @@
 
 use crate::failure::Failure;
 use crate::failure_groups::{CommonSide, FailureGroup};
-use crate::groups::{Group, GroupBy, groups};
+use crate::groups::{Group, GroupBy, for_each_group};
 use crate::percent::percent;
 use crate::report::CaptureReport;
 use crate::text::nonzero;
@@ -159,8 +159,7 @@ impl CaptureReport {
     pub(crate) fn find(&self) -> Vec<Finding> {
         let mut of_kinds: Vec<Vec<Finding>> =
             self.capture_findings().into_iter().map(|finding| vec![finding]).collect();
-        of_kinds.extend(self.server_findings().map(Largest::finish));
-        of_kinds.extend(self.host_findings().map(Largest::finish));
+        of_kinds.extend(self.group_findings());
         let mut scans = Largest::new("scan or flood", "--top 0");
         self.failure_groups.iter().for_each(|group| scans.add(scan(group)));
         of_kinds.push(scans.finish());
@@ -221,36 +220,29 @@ impl CaptureReport {
         findings
     }
 
-    /// What is unusual of servers: address and port.
-    fn server_findings(&self) -> [Largest; 3] {
-        let mut largest = [(); 3].map(|()| Largest::new("server", "--by server"));
-        let [of_unopened, of_resets, of_slow] = &mut largest;
-        for group in groups(&self.connections, GroupBy::Server) {
-            unopened(&group).into_iter().for_each(|finding| of_unopened.add(finding));
-            resets(&group).into_iter().for_each(|finding| of_resets.add(finding));
-            slow_server(&group).into_iter().for_each(|finding| of_slow.add(finding));
-        }
-        largest
-    }
-
-    /// What is unusual of hosts, as clients and as servers.
-    fn host_findings(&self) -> [Largest; 4] {
-        let mut largest = [(); 4].map(|()| Largest::new("host", "--by server, --by client"));
-        let [before, behind, zero_windows, long_paths] = &mut largest;
-        for (side, by) in [(0, GroupBy::Client), (1, GroupBy::ServerHost)] {
-            for group in groups(&self.connections, by) {
-                lost_before(&group, side).into_iter().for_each(|finding| before.add(finding));
-                lost_behind(&group, side).into_iter().for_each(|finding| behind.add(finding));
-                closed_windows(&group, side).into_iter().for_each(|finding| zero_windows.add(finding));
-                long_path(&group, side).into_iter().for_each(|finding| long_paths.add(finding));
+    /// What is unusual of servers (address and port) and of clients.
+    fn group_findings(&self) -> Vec<Vec<Finding>> {
+        type Find = fn(&Group, usize) -> Option<Finding>;
+        const OF_SERVERS: [Find; 3] = [unopened, resets, slow_server];
+        const OF_BOTH: [Find; 4] = [lost_before, lost_behind, closed_windows, long_path];
+        let mut servers = OF_SERVERS.map(|_| Largest::new("server", "--by server"));
+        let mut both = OF_BOTH.map(|_| Largest::new("host", "--by server, --by client"));
+        let enter = |finds: &[Find], kinds: &mut [Largest], group: &Group, side| {
+            for (find, kind) in finds.iter().zip(kinds) {
+                find(group, side).into_iter().for_each(|finding| kind.add(finding));
             }
-        }
-        largest
+        };
+        for_each_group(&self.connections, GroupBy::Client, |group| enter(&OF_BOTH, &mut both, group, 0));
+        for_each_group(&self.connections, GroupBy::Server, |group| {
+            enter(&OF_BOTH, &mut both, group, 1);
+            enter(&OF_SERVERS, &mut servers, group, 1);
+        });
+        servers.into_iter().chain(both).map(Largest::finish).collect()
     }
 }
 
 /// Connections to a server that never opened, without those of scans and floods.
-fn unopened(group: &Group) -> Option<Finding> {
+fn unopened(group: &Group, _: usize) -> Option<Finding> {
     let (unopened, all) = (group.unopened() - group.grouped, group.connections - group.grouped);
     UNOPENED.is_reached(unopened, all).then(|| {
         let reasons = Failure::all().filter(|failure| failure.is_before_opening());
@@ -262,7 +254,7 @@ fn unopened(group: &Group) -> Option<Finding> {
     })
 }
 
-fn resets(group: &Group) -> Option<Finding> {
+fn resets(group: &Group, _: usize) -> Option<Finding> {
     let (resets, all) = (group.failures[Failure::ResetByServer as usize], group.connections - group.grouped);
     RESET.is_reached(resets, all).then(|| {
         let text = format!("{} reset {resets} of {}", group.key, units::count(all, "connection"));
@@ -271,7 +263,7 @@ fn resets(group: &Group) -> Option<Finding> {
     })
 }
 
-fn slow_server(group: &Group) -> Option<Finding> {
+fn slow_server(group: &Group, _: usize) -> Option<Finding> {
     let server_ns = group.server_median_ns?;
     let median_ns = group.response_median_ns?;
     (group.answers >= FEWEST_TIMES && server_ns >= SLOW_NS).then(|| {

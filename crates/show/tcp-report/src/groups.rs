@@ -1,7 +1,7 @@
 //! Sums over the connections of a server, a client or a network.
 //!
 //! In: connections, and what they are grouped by. Out: [`Group`]s in the order of their keys, one
-//! after the other, so that only the sums are in memory. Definitions: `docs/tcp.md`, section 9.
+//! after the other, so that not all need memory. Definitions: `docs/tcp.md`, section 9.
 
 use crate::connection::{Connection, payload_bytes};
 use crate::failure::Failure;
@@ -22,8 +22,6 @@ pub enum GroupBy {
     Client,
     /// Networks of client and server: /24 and /64. A connection between two networks is in both.
     Network,
-    /// Address of the server. For findings only.
-    ServerHost,
 }
 
 impl GroupBy {
@@ -33,7 +31,6 @@ impl GroupBy {
             Self::Server => "server",
             Self::Client => "client",
             Self::Network => "network",
-            Self::ServerHost => "server_ip",
         }
     }
 
@@ -42,7 +39,6 @@ impl GroupBy {
         let Connection { client, server, .. } = connection;
         let (first, second) = match self {
             Self::Server => ((GroupKey::endpoint(*server), client.ip()), None),
-            Self::ServerHost => ((GroupKey::host(server.ip()), client.ip()), None),
             Self::Client => ((GroupKey::host(client.ip()), server.ip()), None),
             Self::Network => {
                 let [of_client, of_server] = [client, server].map(|end| GroupKey::network(end.ip()));
@@ -245,27 +241,24 @@ fn needed_retransmissions(report: &TcpReport) -> u64 {
     report.count(SegmentClass::Retransmission).segments.saturating_sub(report.spurious_retransmissions)
 }
 
-/// The groups of connections, in the order of their keys.
-pub(crate) fn groups(connections: &[Connection], by: GroupBy) -> impl Iterator<Item = Group> {
-    let members = |(index, connection): (usize, &Connection)| {
-        by.keys(connection).map(move |(key, peer)| (key, peer, index as u32)).collect::<Vec<_>>()
-    };
-    let mut members: Vec<(GroupKey, IpAddr, u32)> = connections.iter().enumerate().flat_map(members).collect();
+/// Makes the groups of connections, in the order of their keys.
+pub(crate) fn for_each_group(connections: &[Connection], by: GroupBy, mut each: impl FnMut(&Group)) {
+    let mut members: Vec<(GroupKey, IpAddr, u32)> = Vec::with_capacity(connections.len());
+    for (index, connection) in (0..).zip(connections) {
+        members.extend(by.keys(connection).map(|(key, peer)| (key, peer, index)));
+    }
     members.sort_unstable();
     let mut times = Times::default();
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        let (key, ..) = *members.get(from)?;
-        let mut group = Group::new(key);
+    for members in members.chunk_by(|one, other| one.0 == other.0) {
+        let mut group = Group::new(members[0].0);
         let mut last_peer = None;
-        for &(_, peer, index) in members[from..].iter().take_while(|(other, ..)| *other == key) {
+        for &(_, peer, index) in members {
             group.peers += u64::from(last_peer.replace(peer) != Some(peer));
             group.add(&connections[index as usize], &mut times);
         }
-        from += group.connections as usize;
         group.finish(&mut times);
-        Some(group)
-    })
+        each(&group);
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::endpoint_pairs::EndpointPairs;
 use crate::failure_groups::{FailureGroup, group_failures};
 use crate::findings::Finding;
 use crate::group_table::GroupOrder;
-use crate::groups::{Group, GroupBy, groups};
+use crate::groups::{Group, GroupBy, for_each_group};
 use crate::ranking::{SortOrder, rank};
 use crate::reader::{PacketConsumer, PacketCounts};
 use crate::time_line::TimeLines;
@@ -143,7 +143,7 @@ impl CaptureReport {
         // What `PacketSums` has may differ a little from the connections of the engine: the rest counts
         // as not selected.
         let is_all = self.totals.connections == all;
-        let selected = self.connections.iter().flat_map(|connection| connection.sums.frame_bytes).sum();
+        let selected = self.connections.iter().map(|connection| connection.sums.frame_bytes).sum();
         let bytes = if is_all { ledger.bytes.metered } else { ledger.bytes.metered.min(selected) };
         let exported = RecordTotals { flows: self.totals.connections, packets: self.totals.packets, bytes };
         let metered = RecordTotals { flows: all, packets: ledger.packets.metered, bytes: ledger.bytes.metered };
@@ -213,8 +213,10 @@ impl Analysis {
         report.account(all as u64, left_out);
         report.findings = report.find();
         if let Some(Grouping { by, order }) = report.options.grouping {
-            report.groups = groups(&report.connections, by).collect();
-            order.sort(&mut report.groups);
+            let mut groups = Vec::new();
+            for_each_group(&report.connections, by, |group| groups.push(group.clone()));
+            order.sort(&mut groups);
+            report.groups = groups;
         }
         report
     }

@@ -15,7 +15,7 @@ use std::ffi::OsString;
 const SHORT: [(&str, &[&str]); 4] = [
     ("weir-read", &["input", "output", "fields", "top", "sort", "by", "where", "filter"]),
     ("weir-probe", &["input", "output", "where", "filter", "rules", "config", "check", "listen"]),
-    ("weir-tcp", &["filter", "sort", "top", "explain", "html", "json", "csv", "verbose"]),
+    ("weir-tcp", &["where", "by", "sort", "top", "explain", "html", "json", "csv"]),
     ("weir-query", &["input", "from", "to", "top", "every", "format", "output", "print-sql"]),
 ];
 

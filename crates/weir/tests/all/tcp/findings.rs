@@ -174,11 +174,11 @@ const FOUND: [&str; 8] = [
     "10.2.0.99:25: 4 of 4 connections did not open: 4 no answer",
     "10.2.0.98:22 reset 3 of 5 connections",
     "10.2.0.90:8080 answers slowly: median 904ms (12 answers in 12 connections); a round trip to it takes 200µs",
-    "20 segments from 10.2.0.60 were lost before the capture point, 1.95 % of the 1026 captured ones",
+    "20 segments from 10.2.0.60:80 were lost before the capture point, 1.95 % of the 1026 captured ones",
     "25 of 1062 segments to 10.1.0.13 were lost behind the capture point, or their acknowledgments were (2.35 %)",
     "10.1.0.13 closed its window 6 times (15 connections): the application there reads too slowly",
     "10.1.0.66 tried 61 ports of 2 hosts of 10.2.0.0/24: 51 refused, 10 no answer; 2 opened",
-    "a round trip between the capture point and 10.2.3.70 takes 80.0ms (median of 4 handshakes)",
+    "a round trip between the capture point and 10.2.3.70:443 takes 80.0ms (median of 4 handshakes)",
 ];
 
 #[test]
