@@ -60,7 +60,7 @@ pub struct Tcp {
     pub top: usize,
 
     /// Maximum number of connections to analyse; suffixes k, M and G. Packets of further connections are counted and left
-    /// out. A connection needs about 600 bytes of memory [default: as many as fit into half of the free memory]
+    /// out. A connection needs about 1000 bytes of memory [default: as many as fit into half of the free memory]
     #[arg(long, value_name = "N", value_parser = parse_flows, help_heading = ANALYSIS)]
     pub connections: Option<u32>,
 

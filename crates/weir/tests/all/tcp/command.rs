@@ -695,6 +695,13 @@ fn random_segments_cause_no_failure_and_no_mismatch() {
     let [page, plots] = ["page.html", "plots"].map(|name| capture.beside(name));
     let (_, out, _) = weir(arguments!["tcp", capture, "--compare", "--html", page, "--svg", plots]);
     assert!(out.contains("received"), "{out}");
+    for more in [["--by", "network"], ["--by", "server"], ["--where", "bytes > 2k and not port 1"]] {
+        let stats = capture.beside("ledger.json");
+        let options = ["--json", "-", "--overwrite", "--stats", stats.to_str().unwrap()];
+        let (_, out, _) = tcp(&capture, &[&more[..], &options].concat());
+        assert!(serde_json::from_str::<Value>(&out).is_ok(), "{out}");
+        assert_eq!(read_ledger(&stats)["balanced"], true, "{more:?}");
+    }
     for rank in 1..6 {
         let (code, out, err) = tcp(&capture, &["--explain", &format!("#{rank}")]);
         assert!(code != 0 && code != 1 || out.ends_with("the batch engine reports the same\n"), "{code}: {err}{out}");
