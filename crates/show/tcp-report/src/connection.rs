@@ -4,8 +4,6 @@ use crate::endpoint_pairs::{EndpointPairs, PacketSums};
 use crate::failure::Failure;
 use crate::reader::TCP;
 use std::net::SocketAddr;
-use weir_export::tcp_columns;
-use weir_fields::{Column, Field};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{Network, address_octets};
 use weir_tcp::{CompactReport, Degradation, SegmentClass, TcpReport};
@@ -160,33 +158,6 @@ impl Connection {
             ..FlowRecord::default()
         }
     }
-}
-
-/// Whether a field of records is known of connections.
-pub fn has_field(field: Field) -> bool {
-    /// Besides the fields of JSON and CSV.
-    const KNOWN: [&str; 16] = [
-        "protocol",
-        "protocol_number",
-        "bytes",
-        "l2_bytes",
-        "fwd_bytes",
-        "rev_bytes",
-        "fwd_tcp_flags",
-        "rev_tcp_flags",
-        "fwd_tcp_flags_number",
-        "rev_tcp_flags_number",
-        "server_ip",
-        "client_ip",
-        "service_port",
-        "bps",
-        "pps",
-        "bpp",
-    ];
-    let is_known = |column: &&'static Column| {
-        KNOWN.contains(&column.name) || tcp_columns().iter().any(|of| of.name == column.name)
-    };
-    field.columns().iter().all(is_known)
 }
 
 /// The address of an endpoint as IPv6, mapped if it is IPv4.

@@ -5,9 +5,9 @@
 //! that the list of failures does not have each.
 
 use crate::connection::Connection;
+use crate::counts::nonzero;
 use crate::failure::Failure;
 use crate::groups::GroupKey;
-use crate::text::nonzero;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};

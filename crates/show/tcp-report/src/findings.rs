@@ -1,14 +1,15 @@
 //! What is unusual in a capture, in sentences.
 //!
-//! In: a report. Out: at most [`MAX_FINDINGS`] [`Finding`]s, in the order of [`FindingKind`]. Each
+//! In: connections, their sums and groups of failures. Out: at most [`MAX_FINDINGS`] [`Finding`]s, in the order of [`FindingKind`]. Each
 //! names the figures that it was made of. Thresholds: `docs/tcp.md`, section 9.
 
+use crate::connection::Connection;
+use crate::counts::nonzero;
 use crate::failure::Failure;
 use crate::failure_groups::{CommonSide, FailureGroup};
 use crate::groups::{Group, GroupBy, for_each_group};
 use crate::percent::percent;
-use crate::report::CaptureReport;
-use crate::text::nonzero;
+use crate::totals::Totals;
 use serde_json::{Map, Value, json};
 use weir_tcp::SegmentClass;
 use weir_text::units;
@@ -154,91 +155,77 @@ impl Largest {
     }
 }
 
-impl CaptureReport {
-    /// What is unusual, in the order of weight: at most [`MAX_FINDINGS`].
-    pub(crate) fn find(&self) -> Vec<Finding> {
-        let mut of_kinds: Vec<Vec<Finding>> =
-            self.capture_findings().into_iter().map(|finding| vec![finding]).collect();
-        of_kinds.extend(self.group_findings());
-        let mut scans = Largest::new("scan or flood", "--top 0");
-        self.failure_groups.iter().for_each(|group| scans.add(scan(group)));
-        of_kinds.push(scans.finish());
-        // The first one of each kind, then the second ones.
-        let first: Vec<Finding> = of_kinds.iter_mut().filter(|of| !of.is_empty()).map(|of| of.remove(0)).collect();
-        let mut findings: Vec<Finding> = first.into_iter().chain(of_kinds.into_iter().flatten()).collect();
-        findings.truncate(MAX_FINDINGS);
-        findings.sort_by_key(|finding| finding.kind);
-        findings
-    }
+/// What is unusual, in the order of weight: at most [`MAX_FINDINGS`].
+pub(crate) fn find(connections: &[Connection], totals: &Totals, scans: &[FailureGroup]) -> Vec<Finding> {
+    let mut of_kinds: Vec<Vec<Finding>> = capture_findings(totals).into_iter().map(|finding| vec![finding]).collect();
+    of_kinds.extend(group_findings(connections));
+    let mut largest = Largest::new("scan or flood", "--top 0");
+    scans.iter().for_each(|group| largest.add(scan(group)));
+    of_kinds.push(largest.finish());
+    // The first one of each kind, then the second ones.
+    let first: Vec<Finding> = of_kinds.iter_mut().filter(|of| !of.is_empty()).map(|of| of.remove(0)).collect();
+    let mut findings: Vec<Finding> = first.into_iter().chain(of_kinds.into_iter().flatten()).collect();
+    findings.truncate(MAX_FINDINGS);
+    findings.sort_by_key(|finding| finding.kind);
+    findings
+}
 
-    /// The sentences of the findings with their advice, or one that says that there are none. Empty
-    /// without connections.
-    pub(crate) fn found(&self) -> Vec<(String, Option<&'static str>)> {
-        match (self.totals.connections, self.findings.is_empty()) {
-            (0, _) => Vec::new(),
-            (n, true) => vec![(format!("nothing unusual in {}", units::count(n, "connection")), None)],
-            (_, false) => self.findings.iter().map(|finding| (finding.text.clone(), finding.advice)).collect(),
-        }
-    }
-
-    /// What limits the capture.
-    fn capture_findings(&self) -> Vec<Finding> {
-        let totals = &self.totals;
-        let copies = [SegmentClass::Duplicate, SegmentClass::RoutedDuplicate].map(|class| totals.count(class).segments);
-        let (copies, packets) = (copies.iter().sum::<u64>(), totals.packets);
-        let [unique, missing] = [totals.sum(|side| side.unique_bytes), totals.sum(|side| side.missing_bytes)];
-        let mut findings = Vec::new();
-        if DUPLICATES.is_reached(copies, packets) {
-            let text = match copies * 2 == packets {
-                true => format!("every packet is in the capture twice ({copies} of {packets} are duplicates)"),
-                false => format!(
-                    "{} of the packets are duplicates that the capture made ({copies} of {packets})",
-                    percent(copies, packets)
-                ),
-            };
-            let figures = json!({"duplicates": copies, "packets": packets});
-            findings.push(Finding::new(FindingKind::Duplicates, copies, text, figures));
-        }
-        let payload = unique.saturating_add(missing);
-        if MISSING.is_reached(missing, payload) {
-            let text = format!(
-                "the capture lacks {} of payload between captured octets ({}), in {}",
-                units::quantity(missing, "B"),
-                percent(missing, payload),
-                units::count(totals.with_missing, "connection")
-            );
-            let figures = json!({"missing_bytes": missing, "unique_bytes": unique, "connections": totals.with_missing});
-            findings.push(Finding::new(FindingKind::Missing, missing, text, figures));
-        }
-        if ONE_WAY.is_reached(totals.one_way, totals.connections) {
-            let (one_way, connections) = (totals.one_way, totals.connections);
-            let text =
-                format!("{one_way} of {} are captured in one direction only", units::count(connections, "connection"));
-            let figures = json!({"one_way": one_way, "connections": connections});
-            findings.push(Finding::new(FindingKind::OneWay, one_way, text, figures));
-        }
-        findings
-    }
-
-    /// What is unusual of servers (address and port) and of clients.
-    fn group_findings(&self) -> Vec<Vec<Finding>> {
-        type Find = fn(&Group, usize) -> Option<Finding>;
-        const OF_SERVERS: [Find; 3] = [unopened, resets, slow_server];
-        const OF_BOTH: [Find; 4] = [lost_before, lost_behind, closed_windows, long_path];
-        let mut servers = OF_SERVERS.map(|_| Largest::new("server", "--by server"));
-        let mut both = OF_BOTH.map(|_| Largest::new("host", "--by server, --by client"));
-        let enter = |finds: &[Find], kinds: &mut [Largest], group: &Group, side| {
-            for (find, kind) in finds.iter().zip(kinds) {
-                find(group, side).into_iter().for_each(|finding| kind.add(finding));
-            }
+/// What limits the capture.
+fn capture_findings(totals: &Totals) -> Vec<Finding> {
+    let copies = [SegmentClass::Duplicate, SegmentClass::RoutedDuplicate].map(|class| totals.count(class).segments);
+    let (copies, packets) = (copies.iter().sum::<u64>(), totals.packets);
+    let [unique, missing] = [totals.sum(|side| side.unique_bytes), totals.sum(|side| side.missing_bytes)];
+    let mut findings = Vec::new();
+    if DUPLICATES.is_reached(copies, packets) {
+        let text = match copies * 2 == packets {
+            true => format!("every packet is in the capture twice ({copies} of {packets} are duplicates)"),
+            false => format!(
+                "{} of the packets are duplicates that the capture made ({copies} of {packets})",
+                percent(copies, packets)
+            ),
         };
-        for_each_group(&self.connections, GroupBy::Client, |group| enter(&OF_BOTH, &mut both, group, 0));
-        for_each_group(&self.connections, GroupBy::Server, |group| {
-            enter(&OF_BOTH, &mut both, group, 1);
-            enter(&OF_SERVERS, &mut servers, group, 1);
-        });
-        servers.into_iter().chain(both).map(Largest::finish).collect()
+        let figures = json!({"duplicates": copies, "packets": packets});
+        findings.push(Finding::new(FindingKind::Duplicates, copies, text, figures));
     }
+    let payload = unique.saturating_add(missing);
+    if MISSING.is_reached(missing, payload) {
+        let text = format!(
+            "the capture lacks {} of payload between captured octets ({}), in {}",
+            units::quantity(missing, "B"),
+            percent(missing, payload),
+            units::count(totals.with_missing, "connection")
+        );
+        let figures = json!({"missing_bytes": missing, "unique_bytes": unique, "connections": totals.with_missing});
+        findings.push(Finding::new(FindingKind::Missing, missing, text, figures));
+    }
+    if ONE_WAY.is_reached(totals.one_way, totals.connections) {
+        let (one_way, connections) = (totals.one_way, totals.connections);
+        let text =
+            format!("{one_way} of {} are captured in one direction only", units::count(connections, "connection"));
+        let figures = json!({"one_way": one_way, "connections": connections});
+        findings.push(Finding::new(FindingKind::OneWay, one_way, text, figures));
+    }
+    findings
+}
+
+/// What is unusual of servers (address and port) and of clients.
+fn group_findings(connections: &[Connection]) -> Vec<Vec<Finding>> {
+    type Find = fn(&Group, usize) -> Option<Finding>;
+    const OF_SERVERS: [Find; 3] = [unopened, resets, slow_server];
+    const OF_BOTH: [Find; 4] = [lost_before, lost_behind, closed_windows, long_path];
+    let mut servers = OF_SERVERS.map(|_| Largest::new("server", "--by server"));
+    let mut both = OF_BOTH.map(|_| Largest::new("host", "--by server, --by client"));
+    let enter = |finds: &[Find], kinds: &mut [Largest], group: &Group, side| {
+        for (find, kind) in finds.iter().zip(kinds) {
+            find(group, side).into_iter().for_each(|finding| kind.add(finding));
+        }
+    };
+    for_each_group(connections, GroupBy::Client, |group| enter(&OF_BOTH, &mut both, group, 0));
+    for_each_group(connections, GroupBy::Server, |group| {
+        enter(&OF_BOTH, &mut both, group, 1);
+        enter(&OF_SERVERS, &mut servers, group, 1);
+    });
+    servers.into_iter().chain(both).map(Largest::finish).collect()
 }
 
 /// Connections to a server that never opened, without those of scans and floods.

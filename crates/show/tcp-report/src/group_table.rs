@@ -2,10 +2,10 @@
 //!
 //! In: [`Group`]s. Out: columns of text, a JSON object and a line of CSV per group.
 
+use crate::counts::nonzero;
 use crate::failure::Failure;
 use crate::groups::{Group, GroupBy};
 use crate::percent::percent;
-use crate::text::nonzero;
 use serde_json::{Map, Value};
 use std::cmp::Reverse;
 use weir_text::columns::Column;

@@ -7,7 +7,7 @@ use crate::connection::Connection;
 use crate::connection_table::{FAILED, ListColumn, OTHERS};
 use crate::endpoint_pairs::EndpointPairs;
 use crate::failure_groups::{FailureGroup, group_failures};
-use crate::findings::Finding;
+use crate::findings::{Finding, find};
 use crate::group_table::GroupOrder;
 use crate::groups::{Group, GroupBy, for_each_group};
 use crate::ranking::{SortOrder, rank};
@@ -211,7 +211,7 @@ impl Analysis {
             time_lines: TimeLines::default(),
         };
         report.account(all as u64, left_out);
-        report.findings = report.find();
+        report.findings = find(&report.connections, &report.totals, &report.failure_groups);
         if let Some(Grouping { by, order }) = report.options.grouping {
             let mut groups = Vec::new();
             for_each_group(&report.connections, by, |group| groups.push(group.clone()));

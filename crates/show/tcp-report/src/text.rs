@@ -1,6 +1,7 @@
 //! The report for the terminal.
 
 use crate::connection_table::{ConnectionTable, ENDPOINT_COLUMNS};
+use crate::counts::nonzero;
 use crate::delay::Delay;
 use crate::failure::Failure;
 use crate::failure_groups::{CommonSide, FEWEST, FailureGroup};
@@ -169,6 +170,16 @@ impl CaptureReport {
         format!("{of}{all}, by {}", grouping.order.name())
     }
 
+    /// The sentences of the findings with their advice, or one that says that there are none. Empty
+    /// without connections.
+    pub(crate) fn found(&self) -> Vec<(String, Option<&'static str>)> {
+        match (self.totals.connections, self.findings.is_empty()) {
+            (0, _) => Vec::new(),
+            (n, true) => vec![(format!("nothing unusual in {}", units::count(n, "connection")), None)],
+            (_, false) => self.findings.iter().map(|finding| (finding.text.clone(), finding.advice)).collect(),
+        }
+    }
+
     /// The totals by name, for people.
     pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
         let totals = &self.totals;
@@ -269,12 +280,6 @@ impl CaptureReport {
         };
         (all, self.listed(part).len() as u64, what)
     }
-}
-
-/// All counts but 0, each with its name.
-pub(crate) fn nonzero<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> String {
-    let texts = counts.filter(|&(_, count)| count > 0).map(|(name, count)| format!("{count} {name}"));
-    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn connection_count(totals: &Totals) -> String {
