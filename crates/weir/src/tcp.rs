@@ -1,6 +1,6 @@
 //! `weir tcp`: reads captures through [`weir_tcp_report`], and writes the report.
 
-use crate::arguments::{EngineChoice, Tcp};
+use crate::arguments::{EngineChoice, FailedChoice, Tcp, times_ns};
 use crate::console::progress::Progress;
 use crate::console::{self, print_styled_with, print_with, style};
 use crate::error::{Error, TcpError};
@@ -19,12 +19,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{error, info, warn};
-use weir_capture::{PacketFilter, Source, SourceSpec};
+use weir_capture::{Source, SourceSpec};
 use weir_export::{Compression, FileMode};
+use weir_flow::FlowRecord;
+use weir_query::Expression;
 use weir_tcp_batch::{Backend, DeviceError, Engine, EngineOptions, Fallback};
 use weir_tcp_report::{
-    Analysis, CaptureReport, ExplainError, Limits, LookupError, PacketConsumer, PacketReader, Pass, ReportOptions,
-    TimeLines, find_connection,
+    Analysis, CaptureReport, ExplainError, GroupOrder, Grouping, Limits, LookupError, PacketConsumer, PacketReader,
+    PacketSelection, Pass, RecordTest, ReportOptions, SortOrder, TimeLines, find_connection, has_field,
 };
 use weir_text::units;
 use weir_text::zone::Zone;
@@ -37,63 +39,124 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     {
         return Err(TcpError::ExplainOfPipe { key: key.clone(), pipe: pipe.to_string() }.into());
     }
+    let report_options = report_options(tcp)?;
+    check_fields(tcp)?;
     let (outputs, stats_path) = (outputs(tcp), tcp.reporting.stats.as_deref());
-    let targets = targets(&outputs, stats_path);
-    files::check_targets(sources, &targets)?;
-    let on_standard_output = targets.iter().any(|(_, target)| *target == Target::StandardOutput);
+    files::check_targets(sources, &targets(&outputs, stats_path))?;
     input::check_packets(sources, &tcp.selection, false)?;
-    let (filter, decode) = settings::selection(&tcp.selection)?;
+    let selection = selection(tcp)?;
     let stop_signal = StopSignal::register()?;
     let stop = stop_signal.flag();
-    let mut source = input::open_sources(sources, decode, &stop)?;
+    let mut source = input::open_sources(sources, selection.decode, &stop)?;
     // After opening: mapped files need address space, too.
     let limits = Limits::new(free_bytes(), tcp.connections).map_err(TcpError::Memory)?;
     let (backend, batch_size, max_anomalies) = (backend(tcp), limits.batch_size, limits.anomalies);
     let options = EngineOptions { backend, batch_size, max_anomalies };
     let engine = Engine::open(options).map_err(TcpError::Engine)?;
     let (files, stats) = open_outputs(tcp, &outputs, &stop)?;
-    let plots = tcp.svg.as_deref().map(|directory| (directory, tcp.output_files.mode()));
     // The driver of a GPU opens devices and makes system calls of its own.
     if (backend == Backend::Cpu || engine.counters().fallback.is_some()) && !tcp.hardening.no_sandbox {
         enter_sandbox(tcp, sources);
     }
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
-    let mut reader = PacketReader::new(filter.clone(), decode);
+    let mut reader = PacketReader::new(selection.clone());
     stop_signal.start_thread();
     let read = read_all(&mut source, &mut reader, &mut analysis, &stop, Progress::new(tcp.reporting.quiet), true);
-    let options = ReportOptions {
-        sources: sources.iter().map(SourceSpec::to_string).collect(),
-        sort: tcp.sort,
-        min_packets: tcp.min_packets.unwrap_or(tcp.sort.default_min_packets()),
-        top: tcp.top,
-    };
-    let mut report = analysis.finish(reader.into_counts(), options);
+    let condition = tcp.connections_where.as_ref();
+    let test = condition.map(|condition| |connection: &FlowRecord| condition.matches(connection));
+    let test = test.as_ref().map(|test| test as RecordTest);
+    let report = analysis.finish(reader.into_counts(), report_options, test);
     log_engine(tcp, &report);
     let mut status = RunStatus::from_problems(read.has_problems || has_problems(&report.counts.ledger));
     if let Some(warning) = report.incomplete() {
         warn!("{warning}");
     }
-    if let Some(key) = &tcp.explain {
-        if read.interrupted {
+    let again = SecondReading { sources, selection: &selection, stop: &stop };
+    let report = match &tcp.explain {
+        Some(key) if read.interrupted => {
             error!("--explain {key}: nothing is explained, because the input was not read to its end");
             status = RunStatus::Problems;
-        } else {
-            status = status.and(explain_connection(&report, key, sources, &filter, decode, &stop)?);
+            report
         }
-    } else {
-        if tcp.html.is_some() {
-            status = status.and(read_time_lines(&mut report, read.interrupted, sources, &filter, decode, &stop));
+        Some(key) => {
+            status = status.and(again.explain(&report, key)?);
+            report
         }
-        status = status.and(write_outputs(&report, &outputs, files, plots));
-        if !tcp.reporting.quiet && !on_standard_output {
-            let write = |output: &mut dyn Write| report.write_text(console::terminal_columns(), output);
-            status = status.and(print_styled_with(style::tcp_report, write));
+        None => {
+            let (report, written) = write_reports(tcp, report, &outputs, files, read.interrupted, &again);
+            status = status.and(written);
+            report
         }
-    }
+    };
     let ledger = &report.counts.ledger;
     status = stats_path.map_or(status, |path| status.and(write_stats(ledger, path, stats)));
     print_ledger(ledger, tcp.reporting.verbose, status);
     Ok(status)
+}
+
+/// Writes all reports, to files and standard output.
+fn write_reports(
+    tcp: &Tcp,
+    mut report: CaptureReport,
+    outputs: &[Output],
+    files: Vec<Option<File>>,
+    interrupted: bool,
+    again: &SecondReading,
+) -> (CaptureReport, RunStatus) {
+    let mut status = RunStatus::Success;
+    if tcp.html.is_some() {
+        status = status.and(again.read_time_lines(&mut report, interrupted));
+    }
+    let plots = tcp.svg.as_deref().map(|directory| (directory, tcp.output_files.mode()));
+    status = status.and(write_outputs(&report, outputs, files, plots));
+    let targets = targets(outputs, tcp.reporting.stats.as_deref());
+    if !tcp.reporting.quiet && !targets.iter().any(|(_, target)| *target == Target::StandardOutput) {
+        let write = |output: &mut dyn Write| report.write_text(console::terminal_columns(), output);
+        status = status.and(print_styled_with(style::tcp_report, write));
+    }
+    (report, status)
+}
+
+/// How the report is ordered and limited.
+fn report_options(tcp: &Tcp) -> Result<ReportOptions, Error> {
+    let default = || SortOrder::named("retransmitted").expect("there is this order");
+    let (mut sort, mut grouping) = (default(), None);
+    match (tcp.by, &tcp.sort) {
+        (None, None) => {}
+        (None, Some(order)) => {
+            let error = |error| TcpError::ConnectionOrder { text: order.text.clone(), error };
+            sort = order.connections.clone().map_err(error)?;
+        }
+        (Some(by), order) => {
+            let order = order.as_ref().map_or(Ok(GroupOrder::default()), |order| {
+                let error = |error| TcpError::GroupOrder { text: order.text.clone(), error };
+                order.groups.clone().map_err(error)
+            })?;
+            grouping = Some(Grouping { by: by.into(), order });
+        }
+    }
+    Ok(ReportOptions {
+        sources: tcp.files.iter().map(SourceSpec::to_string).collect(),
+        sort,
+        min_packets: tcp.min_packets.unwrap_or(sort.default_min_packets()),
+        top: tcp.top,
+        group_failures: tcp.failed == FailedChoice::Grouped,
+        grouping,
+    })
+}
+
+/// Refuses conditions on what no connection has: they would select nothing, silently.
+fn check_fields(tcp: &Tcp) -> Result<(), TcpError> {
+    let fields = tcp.connections_where.iter().flat_map(Expression::fields);
+    let is_known = |name: &&str| weir_fields::field(name).is_some_and(has_field);
+    let unknown = fields.map(|field| (field, is_known(&field))).find(|(_, is_known)| !is_known);
+    unknown.map_or(Ok(()), |(field, _)| Err(TcpError::UnknownField { field }))
+}
+
+/// Which packets are read.
+fn selection(tcp: &Tcp) -> Result<PacketSelection, Error> {
+    let (filter, decode) = settings::selection(&tcp.selection)?;
+    Ok(PacketSelection { filter, times_ns: times_ns(tcp.from_ns, tcp.to_ns)?, decode })
 }
 
 /// Where reports go, with the options that name them.
@@ -181,60 +244,51 @@ fn read_all(
     ReadResult { has_problems: damage.count() > 0 || interrupted || !filter_errors.is_empty(), interrupted }
 }
 
-/// Reads the sources again for the time lines of the page, if that is possible.
-fn read_time_lines(
-    report: &mut CaptureReport,
-    interrupted: bool,
-    sources: &[SourceSpec],
-    filter: &Option<PacketFilter>,
-    decode: weir_packet::DecodeOptions,
-    stop: &Arc<AtomicBool>,
-) -> RunStatus {
-    if interrupted {
-        report.time_lines = TimeLines::missing("There are none, because the input was not read to its end.");
-    } else if sources.iter().any(input::is_pipe) {
-        report.time_lines = TimeLines::missing("There are none: they need a second reading, and a pipe is read once.");
-    } else if let Err(error) = report.read_time_lines(|consumer| read_again(sources, filter, decode, stop, consumer)) {
-        error!(%error, "the page has no time lines: cannot read the capture again");
-        report.time_lines = TimeLines::missing("There are none, because the capture could not be read again.");
-        return RunStatus::Problems;
-    }
-    RunStatus::Success
+/// What another reading of the sources needs.
+struct SecondReading<'a> {
+    sources: &'a [SourceSpec],
+    selection: &'a PacketSelection,
+    stop: &'a Arc<AtomicBool>,
 }
 
-/// Reads the sources once more.
-fn read_again(
-    sources: &[SourceSpec],
-    filter: &Option<PacketFilter>,
-    decode: weir_packet::DecodeOptions,
-    stop: &Arc<AtomicBool>,
-    consumer: &mut dyn PacketConsumer,
-) -> Result<Pass, Error> {
-    let mut source = input::open_sources(sources, decode, stop)?;
-    let mut reader = PacketReader::new(filter.clone(), decode);
-    let interrupted = read_all(&mut source, &mut reader, consumer, stop, Progress::new(true), false).interrupted;
-    Ok(Pass { frames: reader.frames(), interrupted })
-}
-
-/// Prints one connection segment by segment.
-fn explain_connection(
-    report: &CaptureReport,
-    key: &str,
-    sources: &[SourceSpec],
-    filter: &Option<PacketFilter>,
-    decode: weir_packet::DecodeOptions,
-    stop: &Arc<AtomicBool>,
-) -> Result<RunStatus, Error> {
-    let index = find_connection(&report.connections, key).map_err(|error| connection_error(report, key, error))?;
-    let read = |consumer: &mut dyn PacketConsumer| read_again(sources, filter, decode, stop, consumer);
-    let output = BufWriter::new(io::stdout().lock());
-    match report.explain(index, sources.len(), read, console::terminal_columns(), output) {
-        Ok(()) => return Ok(RunStatus::Success),
-        Err(ExplainError::Source(error)) => return Err(error),
-        Err(ExplainError::Output(error)) => console::log_output_error(&error),
-        Err(error) => error!(%error, "--explain {key}"),
+impl SecondReading<'_> {
+    /// Reads the sources again for the time lines of the page, if that is possible.
+    fn read_time_lines(&self, report: &mut CaptureReport, interrupted: bool) -> RunStatus {
+        if interrupted {
+            report.time_lines = TimeLines::missing("There are none, because the input was not read to its end.");
+        } else if self.sources.iter().any(input::is_pipe) {
+            report.time_lines =
+                TimeLines::missing("There are none: they need a second reading, and a pipe is read once.");
+        } else if let Err(error) = report.read_time_lines(|consumer| self.read(consumer)) {
+            error!(%error, "the page has no time lines: cannot read the capture again");
+            report.time_lines = TimeLines::missing("There are none, because the capture could not be read again.");
+            return RunStatus::Problems;
+        }
+        RunStatus::Success
     }
-    Ok(RunStatus::Problems)
+
+    /// Reads the sources once more.
+    fn read(&self, consumer: &mut dyn PacketConsumer) -> Result<Pass, Error> {
+        let mut source = input::open_sources(self.sources, self.selection.decode, self.stop)?;
+        let mut reader = PacketReader::new(self.selection.clone());
+        let interrupted =
+            read_all(&mut source, &mut reader, consumer, self.stop, Progress::new(true), false).interrupted;
+        Ok(Pass { frames: reader.frames(), interrupted })
+    }
+
+    /// Prints one connection segment by segment.
+    fn explain(&self, report: &CaptureReport, key: &str) -> Result<RunStatus, Error> {
+        let index = find_connection(&report.connections, key).map_err(|error| connection_error(report, key, error))?;
+        let read = |consumer: &mut dyn PacketConsumer| self.read(consumer);
+        let output = BufWriter::new(io::stdout().lock());
+        match report.explain(index, self.sources.len(), read, console::terminal_columns(), output) {
+            Ok(()) => return Ok(RunStatus::Success),
+            Err(ExplainError::Source(error)) => return Err(error),
+            Err(ExplainError::Output(error)) => console::log_output_error(&error),
+            Err(error) => error!(%error, "--explain {key}"),
+        }
+        Ok(RunStatus::Problems)
+    }
 }
 
 /// Logs the engine in use, and why it is not a GPU.

@@ -1,6 +1,7 @@
 //! One connection of a report: its endpoints, client first, and its counters.
 
-use crate::endpoint_pairs::{EndpointPairs, PayloadTimes};
+use crate::endpoint_pairs::{EndpointPairs, PacketSums};
+use crate::failure::Failure;
 use crate::reader::TCP;
 use std::net::SocketAddr;
 use weir_flow::{Direction, FlowRecord};
@@ -24,9 +25,12 @@ pub struct Connection {
     pub last_ns: u64,
     /// Packets of each side.
     pub packets: [u64; 2],
-    /// When payload was sent.
-    pub(crate) payload: Option<PayloadTimes>,
+    /// What the engine does not count.
+    pub(crate) sums: PacketSums,
+    /// It is in no list of its own, but in a [`FailureGroup`](crate::FailureGroup).
+    pub(crate) is_grouped: bool,
     reports: [CompactReport; 2],
+    failure: Option<Failure>,
     /// Side of the client in the batch engine: 0 if its endpoint is the lower one, else 1.
     pub(crate) client_side: usize,
 }
@@ -35,16 +39,18 @@ impl Connection {
     /// Puts the client of a connection first.
     pub(crate) fn new(record: ConnectionRecord, pairs: &EndpointPairs) -> Self {
         let client_side = pairs.client_side(&record);
-        let mut payload = pairs.payload_times(&record);
+        let mut sums = pairs.sums(&record);
         let ConnectionRecord { mut endpoints, first_ns, last_ns, mut packets, mut reports } = record;
         if client_side == 1 {
             endpoints.reverse();
             packets.reverse();
             reports.reverse();
-            payload.iter_mut().for_each(|times| times.first_sender ^= 1);
+            sums.reverse();
         }
         let [client, server] = endpoints;
-        Self { number: 0, client, server, first_ns, last_ns, packets, payload, reports, client_side }
+        let (number, is_grouped) = (0, false);
+        let failure = Failure::of(&reports.each_ref().map(CompactReport::report), packets);
+        Self { number, client, server, first_ns, last_ns, packets, sums, is_grouped, reports, failure, client_side }
     }
 
     /// The report of one side: 0 is the client, 1 the server.
@@ -55,6 +61,11 @@ impl Connection {
     /// The reports of both sides.
     pub fn reports(&self) -> [TcpReport; 2] {
         self.reports.each_ref().map(CompactReport::report)
+    }
+
+    /// How the connection failed; `None` if it did not, or if the capture does not show it.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure
     }
 
     /// The same connection with other reports.
@@ -124,8 +135,12 @@ impl Connection {
 
     /// A flow record with the fields of this connection.
     pub fn to_flow_record(&self) -> FlowRecord {
-        let [forward, reverse] = self.packets.map(|packets| Direction {
-            packets,
+        let [forward, reverse] = [0, 1].map(|side| Direction {
+            packets: self.packets[side],
+            bytes: self.sums.ip_bytes[side],
+            // Which side sent them is not known.
+            frame_bytes: if side == 0 { self.sums.frame_bytes } else { 0 },
+            tcp_flags: self.sums.control[side],
             first_ns: self.first_ns,
             last_ns: self.last_ns,
             ..Direction::default()

@@ -68,12 +68,12 @@ impl Connection {
             waits_ns[side] = report.responses.sum_ns - path_ns;
         }
         let mut idle_ns = self.duration_ns().saturating_sub(handshake_ns);
-        if let Some(payload) = &self.payload {
+        if let Some(payload) = &self.sums.payload {
             let first_wait_ns = payload.first_ns.saturating_sub(self.first_ns).saturating_sub(handshake_ns);
             let is_retransmitted = |report: &TcpReport| report.count(SegmentClass::SynRetransmission).segments > 0;
             let waits_for = match reports.iter().any(is_retransmitted) {
                 true => &mut network_ns,
-                false => &mut waits_ns[payload.first_sender],
+                false => &mut waits_ns[usize::from(payload.of_second_side)],
             };
             *waits_for = waits_for.saturating_add(first_wait_ns);
             idle_ns = self.last_ns.saturating_sub(payload.last_ns);

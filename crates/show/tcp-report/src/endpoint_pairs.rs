@@ -1,8 +1,8 @@
-//! Which side of a connection is the client, when it sends payload, and whether there is memory for
-//! one more connection.
+//! Which side of a connection is the client, what the engine does not count of it, and whether there is
+//! memory for one more connection.
 //!
 //! In: the packets of all connections in the order of the capture. Out: for each packet whether its
-//! connection is analysed; for each connection its client and the times of its payload.
+//! connection is analysed; for each connection its client and its [`PacketSums`].
 //! The rule is that of the meter (`docs/metering.md`): the first packet with SYN decides. Its
 //! sender is the client, or its receiver if it also has ACK. Without a SYN the sender of the first
 //! packet is the client.
@@ -12,16 +12,16 @@ use std::collections::HashMap;
 use weir_packet::{Flags, Packet};
 use weir_tcp_batch::{ConnectionKey, ConnectionRecord};
 
-/// All pairs of endpoints, 70 to 160 bytes each.
+/// All pairs of endpoints, 120 to 240 bytes each.
 #[derive(Default)]
 pub struct EndpointPairs {
     pairs: HashMap<ConnectionKey, EndpointPair, RandomState>,
     /// For pairs whose client changes from one connection to the next: from which time, ns, which
     /// side is the client.
     client_changes: HashMap<ConnectionKey, Vec<(u64, u8)>, RandomState>,
-    /// For pairs with several connections: the payload of each before the last, in the order of
-    /// their ends.
-    earlier_payload: HashMap<ConnectionKey, Vec<PayloadTimes>, RandomState>,
+    /// For pairs with several connections: the sums of each before the last, in the order of their
+    /// ends.
+    earlier_sums: HashMap<ConnectionKey, Vec<PacketSums>, RandomState>,
     /// Connections that can still be added.
     remaining: usize,
 }
@@ -33,8 +33,61 @@ pub struct PayloadTimes {
     pub first_ns: u64,
     /// Time of the last one, ns.
     pub last_ns: u64,
-    /// The side that sent the first one.
-    pub first_sender: usize,
+    /// The second side sent the first one.
+    pub of_second_side: bool,
+}
+
+/// Sums over the packets of a connection. Pairs are in the order of the sides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketSums {
+    /// Time of the earliest packet, ns.
+    first_ns: u64,
+    /// Packets of both sides.
+    packets: u64,
+    /// Octets by the IP headers.
+    pub ip_bytes: [u64; 2],
+    /// Octets of the frames of both sides on the wire.
+    pub frame_bytes: u64,
+    /// TCP control bits of all packets together.
+    pub control: [u16; 2],
+    /// When payload was sent.
+    pub payload: Option<PayloadTimes>,
+}
+
+impl PacketSums {
+    fn add_packet(&mut self, packet: &Packet, side: usize) {
+        let time_ns = packet.time_ns;
+        self.first_ns = if self.packets == 0 { time_ns } else { self.first_ns.min(time_ns) };
+        self.packets += 1;
+        self.ip_bytes[side] += u64::from(packet.ip_bytes);
+        self.frame_bytes += u64::from(packet.frame_bytes);
+        self.control[side] |= packet.control & Packet::CONTROL;
+        if packet.flags.has(Flags::TCP) && packet.payload_bytes > 0 && packet.control & Packet::RST == 0 {
+            let first = PayloadTimes { first_ns: time_ns, last_ns: time_ns, of_second_side: side == 1 };
+            self.payload.get_or_insert(first).last_ns = time_ns;
+        }
+    }
+
+    /// Adds what came later.
+    fn add(&mut self, later: &Self) {
+        self.first_ns = if self.packets == 0 { later.first_ns } else { self.first_ns.min(later.first_ns) };
+        self.packets += later.packets;
+        self.frame_bytes += later.frame_bytes;
+        for side in 0..2 {
+            self.ip_bytes[side] += later.ip_bytes[side];
+            self.control[side] |= later.control[side];
+        }
+        if let Some(payload) = later.payload {
+            self.payload.get_or_insert(payload).last_ns = payload.last_ns;
+        }
+    }
+
+    /// Exchanges both sides.
+    pub fn reverse(&mut self) {
+        self.ip_bytes.reverse();
+        self.control.reverse();
+        self.payload.iter_mut().for_each(|payload| payload.of_second_side ^= true);
+    }
 }
 
 /// The connections between two endpoints, which follow each other.
@@ -50,8 +103,8 @@ struct EndpointPair {
     closed: u8,
     /// The next connection was refused.
     full: bool,
-    /// The payload of the last connection.
-    payload: Option<PayloadTimes>,
+    /// The sums of the last connection.
+    sums: PacketSums,
 }
 
 /// [`EndpointPair::closed`] of a connection that has ended.
@@ -85,9 +138,7 @@ impl EndpointPairs {
             return false;
         }
         let has = |bit| packet.control & bit != 0;
-        if !packet.flags.has(Flags::TCP) {
-            return true;
-        }
+        let is_read = packet.flags.has(Flags::TCP);
         if opens_connection(packet) && pair.closed == CLOSED {
             if self.remaining == 0 {
                 pair.full = true;
@@ -99,32 +150,37 @@ impl EndpointPairs {
                 self.client_changes.entry(key).or_default().push((packet.time_ns, side));
             }
             (pair.client_known, pair.closed) = (true, 0);
-            if let Some(payload) = pair.payload.take() {
-                self.earlier_payload.entry(key).or_default().push(payload);
-            }
-        } else if has(Packet::SYN) && !pair.client_known {
+            self.earlier_sums.entry(key).or_default().push(std::mem::take(&mut pair.sums));
+        } else if is_read && has(Packet::SYN) && !pair.client_known {
             // This is the first connection: each later one begins with a SYN. If both endpoints are
             // equal there is only one side.
             let [low, high] = key.endpoints();
             pair.first_client = if has(Packet::ACK) && low != high { 1 - side } else { side };
             (pair.last_client, pair.client_known) = (pair.first_client, true);
         }
-        if packet.payload_bytes > 0 && !has(Packet::RST) {
-            let time_ns = packet.time_ns;
-            let first = PayloadTimes { first_ns: time_ns, last_ns: time_ns, first_sender: side.into() };
-            pair.payload.get_or_insert(first).last_ns = time_ns;
+        pair.sums.add_packet(packet, side.into());
+        if is_read {
+            pair.closed |= if has(Packet::RST) { CLOSED } else { u8::from(has(Packet::FIN)) << side };
         }
-        pair.closed |= if has(Packet::RST) { CLOSED } else { u8::from(has(Packet::FIN)) << side };
         true
     }
 
-    /// When a connection sent payload; `None` if it sent none.
-    pub fn payload_times(&self, connection: &ConnectionRecord) -> Option<PayloadTimes> {
+    /// The sums of a connection. A FIN that the engine does not accept (out of window, a duplicate)
+    /// ends a connection here only: the connection of the engine then has the packets of several.
+    pub fn sums(&self, connection: &ConnectionRecord) -> PacketSums {
         let key = ConnectionKey::from_endpoints(connection.endpoints);
-        let earlier = self.earlier_payload.get(&key).map_or(&[][..], Vec::as_slice);
-        let first = earlier.partition_point(|payload| payload.first_ns < connection.first_ns);
-        let last = self.pairs.get(&key).and_then(|pair| pair.payload.as_ref());
-        earlier.get(first).or(last).filter(|payload| payload.first_ns <= connection.last_ns).copied()
+        let earlier = self.earlier_sums.get(&key).map_or(&[][..], Vec::as_slice);
+        let first = earlier.partition_point(|sums| sums.first_ns < connection.first_ns);
+        let last = self.pairs.get(&key).map(|pair| &pair.sums);
+        let packets: u64 = connection.packets.iter().sum();
+        let mut sums = PacketSums::default();
+        for part in earlier[first..].iter().chain(last) {
+            if sums.packets >= packets {
+                break;
+            }
+            sums.add(part);
+        }
+        sums
     }
 
     /// The client's side of a connection.
@@ -207,13 +263,16 @@ mod tests {
             (30, 1, Packet::SYN, 0),
             (31, 1, Packet::ACK, 5),
         ]);
+        let sums = |first_ns, last_ns| pairs.sums(&connection(first_ns, last_ns));
         let payload = |first_ns, last_ns| {
-            let times = pairs.payload_times(&connection(first_ns, last_ns));
-            times.map(|times| (times.first_ns, times.last_ns, times.first_sender))
+            let times = sums(first_ns, last_ns).payload;
+            times.map(|times| (times.first_ns, times.last_ns, usize::from(times.of_second_side)))
         };
         assert_eq!(payload(10, 14), Some((11, 13, 1)));
         assert_eq!(payload(20, 24), None);
         assert_eq!(payload(30, 31), Some((31, 31, 0)));
+        assert_eq!([sums(10, 14), sums(20, 24), sums(30, 31)].map(|sums| sums.packets), [4, 2, 2]);
+        assert_eq!(sums(20, 24).control, [Packet::SYN | Packet::RST, 0]);
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Connections that failed: never opened, or ended by a RST.
 //!
-//! In: a connection. Out: a [`Failure`], or none. Duplicates decide nothing. Rules: `docs/tcp.md`.
+//! In: the reports of a connection. Out: a [`Failure`], or none. Duplicates decide nothing. Rules: `docs/tcp.md`.
 
-use crate::connection::Connection;
 use weir_tcp::{SegmentClass, TcpReport};
 
 /// How a connection failed.
@@ -41,6 +40,30 @@ impl Failure {
         FAILURES.iter().map(|&(failure, ..)| failure)
     }
 
+    /// How a connection with these reports and packets of client and server failed; `None` if it did
+    /// not, or if the capture does not show it.
+    pub(crate) fn of([client, server]: &[TcpReport; 2], packets: [u64; 2]) -> Option<Self> {
+        let resets = |report: &TcpReport| report.count(SegmentClass::Reset).segments > 0;
+        if client.syns() > 0 && only_opens(client) && only_opens(server) {
+            return match (server.syns() > 0, resets(server)) {
+                (false, false) if packets[1] == 0 => Some(Self::NoAnswer),
+                (false, true) => Some(Self::Refused),
+                // If both open at once, each SYN can acknowledge the other.
+                (true, _) if client.handshake_rtt_ns.is_none() || resets(client) => Some(Self::HalfOpen),
+                _ => None,
+            };
+        }
+        if client.fins > 0 && server.fins > 0 {
+            return None;
+        }
+        match [client, server].map(resets) {
+            [true, false] => Some(Self::ResetByClient),
+            [false, true] => Some(Self::ResetByServer),
+            [true, true] => Some(Self::ResetByBoth),
+            [false, false] => None,
+        }
+    }
+
     /// Whether the connection never opened.
     pub(crate) fn is_before_opening(self) -> bool {
         matches!(self, Self::NoAnswer | Self::Refused | Self::HalfOpen)
@@ -54,32 +77,6 @@ impl Failure {
     /// The name for people.
     pub fn name(self) -> &'static str {
         FAILURES[self as usize].2
-    }
-}
-
-impl Connection {
-    /// How the connection failed; `None` if it did not, or if the capture does not show it.
-    pub fn failure(&self) -> Option<Failure> {
-        let [client, server] = self.reports();
-        let resets = |report: &TcpReport| report.count(SegmentClass::Reset).segments > 0;
-        if client.syns() > 0 && only_opens(&client) && only_opens(&server) {
-            return match (server.syns() > 0, resets(&server)) {
-                (false, false) if self.packets[1] == 0 => Some(Failure::NoAnswer),
-                (false, true) => Some(Failure::Refused),
-                // If both open at once, each SYN can acknowledge the other.
-                (true, _) if client.handshake_rtt_ns.is_none() || resets(&client) => Some(Failure::HalfOpen),
-                _ => None,
-            };
-        }
-        if client.fins > 0 && server.fins > 0 {
-            return None;
-        }
-        match [&client, &server].map(resets) {
-            [true, false] => Some(Failure::ResetByClient),
-            [false, true] => Some(Failure::ResetByServer),
-            [true, true] => Some(Failure::ResetByBoth),
-            [false, false] => None,
-        }
     }
 }
 

@@ -3,8 +3,11 @@
 use crate::connection::Connection;
 use crate::delay::Delay;
 use crate::failure::Failure;
+use crate::failure_groups::FailureGroup;
+use crate::findings::Finding;
+use crate::group_table;
 use crate::percent::percentile;
-use crate::report::CaptureReport;
+use crate::report::{CaptureReport, Grouping};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,7 +16,7 @@ use weir_tcp::{SegmentClass, TcpReport};
 
 impl CaptureReport {
     /// Writes everything as one JSON object. Its `list` has all connections as ranked, with the
-    /// fields of `docs/fields.md`, `failure` and delays.
+    /// fields of `docs/fields.md`, `failure` and delays. With a grouping it has `groups` instead.
     ///
     /// # Errors
     /// The output cannot be written.
@@ -22,6 +25,17 @@ impl CaptureReport {
             serde_json::to_vec_pretty(&self.summary_json()).expect("it has string keys and plain numbers only");
         // The list is written connection by connection, so that it needs no memory as a whole.
         text.truncate(text.len() - "\n}".len());
+        if let Some(Grouping { by, .. }) = self.options.grouping {
+            text.extend(b",\n  \"groups\": [");
+            for (index, group) in self.groups.iter().enumerate() {
+                text.extend(if index == 0 { &b"\n    "[..] } else { b",\n    " });
+                text.extend(group_table::json(group, by).to_string().into_bytes());
+                out.write_all(&text)?;
+                text.clear();
+            }
+            text.extend(b"\n  ]\n}\n");
+            return out.write_all(&text);
+        }
         text.extend(b",\n  \"list\": [");
         for (index, connection) in self.connections.iter().enumerate() {
             text.extend(if index == 0 { &b"\n    "[..] } else { b",\n    " });
@@ -39,11 +53,18 @@ impl CaptureReport {
         out.write_all(&text)
     }
 
-    /// Writes all connections as ranked, with the names of the columns in the first line.
+    /// Writes all connections as ranked, with the names of the columns in the first line; with a
+    /// grouping, all groups.
     ///
     /// # Errors
     /// The output cannot be written.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(Grouping { by, .. }) = self.options.grouping {
+            let names = group_table::csv_names(by).join(",");
+            let lines = self.groups.iter().map(|group| group_table::csv_cells(group).join(","));
+            let mut lines = std::iter::once(names).chain(lines);
+            return lines.try_for_each(|line| writeln!(out, "{line}"));
+        }
         let names = tcp_columns().iter().map(|column| column.name);
         let mut text = names.chain(REPORT_FIELDS).collect::<Vec<_>>().join(",").into_bytes();
         text.push(b'\n');
@@ -91,13 +112,16 @@ impl CaptureReport {
         let delays = Delay::ALL.map(Delay::name).into_iter().zip(totals.delays);
         let rtt = |times: &[u64]| json!({"handshakes": times.len(), "median_ns": percentile(times, 50), "p95_ns": percentile(times, 95)});
         let [client, server] = &totals.handshake_rtts_ns;
+        let (not_selected, packets_not_selected) = (self.not_selected[0], self.not_selected[1]);
         let mut object = json!({
             "sources": self.options.sources,
+            "findings": self.findings.iter().map(Finding::json).collect::<Vec<_>>(),
             "engine": self.engine,
             "engine_cost": self.engine_cost_json(),
             "packets": {
                 "received": packets.received,
                 "refused": packets.refused.total(),
+                "outside_times": self.counts.outside_times,
                 "filtered": self.counts.not_matching,
                 "not_tcp": self.counts.not_tcp,
                 "without_ports": self.counts.without_ports,
@@ -120,11 +144,14 @@ impl CaptureReport {
                 "one_way_connections": totals.one_way,
                 "degraded_connections": totals.any_degraded,
             },
+            "not_selected": {"connections": not_selected, "packets": packets_not_selected},
             "failures": BTreeMap::from_iter(failures),
+            "failure_groups": self.failure_groups.iter().map(FailureGroup::json).collect::<Vec<_>>(),
             "delays": BTreeMap::from_iter(delays),
             "classes": classes,
             "handshake_rtt": {"client": rtt(client), "server": rtt(server)},
-            "sort": self.options.sort.to_string(),
+            "by": self.options.grouping.map(|grouping| grouping.by.name()),
+            "sort": self.options.grouping.map_or(self.options.sort.to_string(), |grouping| grouping.order.name()),
             "min_packets": self.options.min_packets,
             "notes": self.warnings().into_iter().map(|warning| warning.text).collect::<Vec<_>>(),
         });

@@ -6,8 +6,9 @@
 //! the rule of most tools. It can be written as text, HTML, SVG, JSON and CSV, and lists the
 //! segments of one connection ([`CaptureReport::explain`]). Time lines of connections
 //! ([`CaptureReport::read_time_lines`]) and segments need another reading of the capture.
-//! Invariants: packets received = refused + not matching + not TCP + without ports + left out +
-//! analysed, and the packets of all connections are those analysed.
+//! Invariants: packets received = refused + outside the times + not matching + not TCP + without
+//! ports + left out + analysed, and the packets of all connections, also of those that are not
+//! selected, are those analysed.
 //! Memory grows with the connections, up to [`Limits`]; packets of connections beyond the limit are
 //! left out and counted.
 //! It opens no file and prints nothing.
@@ -20,13 +21,19 @@ extern crate self as weir_tcp_report;
 mod comparison;
 mod connection;
 mod connection_table;
+mod counts;
 mod delay;
 mod endpoint_pairs;
 mod explain;
 mod failure;
+mod failure_groups;
+mod findings;
+mod group_table;
+mod groups;
 mod histogram;
 mod html;
 mod json;
+mod known_fields;
 mod lookup;
 mod memory;
 mod percent;
@@ -47,12 +54,17 @@ pub use connection::{Connection, duplicate_segments};
 pub use delay::{Delay, Delays};
 pub use explain::{ExplainError, Pass};
 pub use failure::Failure;
+pub use failure_groups::{CommonSide, FailureGroup};
+pub use findings::{Finding, FindingKind, MAX_FINDINGS};
+pub use group_table::{GroupOrder, InvalidGroupOrder};
+pub use groups::{Group, GroupBy, GroupKey};
 pub use histogram::Histogram;
+pub use known_fields::has_field;
 pub use lookup::{LookupError, find_connection};
 pub use memory::{Limits, MemoryError};
 pub use ranking::{InvalidOrder, SortOrder};
-pub use reader::{PacketConsumer, PacketCounts, PacketReader};
-pub use report::{Analysis, CaptureReport, ReportOptions};
+pub use reader::{PacketConsumer, PacketCounts, PacketReader, PacketSelection};
+pub use report::{Analysis, CaptureReport, Grouping, RecordTest, ReportOptions};
 pub use time_line::TimeLines;
 pub use totals::Totals;
 pub use warnings::Warning;

@@ -5,7 +5,7 @@ use weir_text::units;
 
 /// Bytes per connection: the larger of its size in the engine and in the report, with the spare
 /// capacity of lists.
-const CONNECTION_BYTES: u64 = 1100;
+const CONNECTION_BYTES: u64 = 1200;
 /// Additional bytes per direction with anomalies, in the engine and in the report.
 const ANOMALY_BYTES: u64 = 2100;
 /// Bytes per record of a batch, with its copies.
@@ -81,12 +81,12 @@ mod tests {
 
     #[test]
     fn connections_get_half_of_the_memory_or_up_to_all_on_request() {
-        let free = Some(22_000_000_000);
+        let free = Some(24_000_000_000);
         let connections = |wanted| Limits::new(free, wanted).map(|limits| limits.connections);
         assert_eq!(connections(None), Ok(10_000_000));
         assert_eq!(connections(Some(20_000_000)), Ok(20_000_000));
         let error = connections(Some(20_000_001)).unwrap_err();
-        assert_eq!(error.to_string(), "20000001 connections may need 22.0 GB of memory, and 22.0 GB are free");
+        assert_eq!(error.to_string(), "20000001 connections may need 24.0 GB of memory, and 24.0 GB are free");
     }
 
     #[test]

@@ -248,14 +248,15 @@ fn is_number(column: &Column) -> bool {
     matches!(column.kind, ColumnKind::Integer | ColumnKind::Number | ColumnKind::Time)
 }
 
-/// Sorts connections by an order: those that never opened, those that were reset, those of at least
-/// `min_packets`, then all others. Returns how many failed.
+/// Sorts connections by an order: those that never opened, those that were reset, those that are in a
+/// group of failures, those of at least `min_packets`, then all others. Returns how many failed.
 pub(crate) fn rank(connections: &mut [Connection], order: SortOrder, min_packets: u64) -> usize {
     let group = |connection: &Connection| match connection.failure() {
+        Some(_) if connection.is_grouped => 2,
         Some(failure) if failure.is_before_opening() => 0,
         Some(_) => 1,
-        None if connection.total_packets() >= min_packets => 2,
-        None => 3,
+        None if connection.total_packets() >= min_packets => 3,
+        None => 4,
     };
     // The endpoints decide last, so that the same capture always gives the same list.
     connections.sort_unstable_by_key(|c| (Reverse(c.total_packets()), c.first_ns, c.client, c.server, c.last_ns));

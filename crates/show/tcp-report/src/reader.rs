@@ -1,8 +1,10 @@
 //! Reads the TCP packets of a source, and counts all others.
 //!
 //! In: bursts of frames. Out: the TCP packets that have ports, each with the number of its frame.
-//! Invariant: frames = refused + not matching the filter + not TCP + without ports + delivered.
+//! Invariant: frames = refused + outside the times + not matching the filter + not TCP + without ports
+//! + delivered.
 
+use std::ops::RangeInclusive;
 use weir_capture::{FilterError, Frame, MAX_BURST_FRAMES, PacketFilter, Source};
 use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
 use weir_packet::{DecodeOptions, Flags, Network, Packet, decode};
@@ -17,12 +19,25 @@ pub trait PacketConsumer {
     fn consume(&mut self, packets: &[Packet], frame_numbers: &[u64]);
 }
 
+/// Which packets are read, and how they are decoded.
+#[derive(Clone)]
+pub struct PacketSelection {
+    /// Packets that do not match are left out.
+    pub filter: Option<PacketFilter>,
+    /// Packets of other times, ns since 1970-01-01 UTC, are left out.
+    pub times_ns: Option<RangeInclusive<u64>>,
+    /// How packets are decoded.
+    pub decode: DecodeOptions,
+}
+
 /// What became of the frames of an input.
 #[derive(Debug, Default)]
 pub struct PacketCounts {
-    /// All frames. `metered` counts delivered packets; `filtered` is the sum of the three counts
+    /// All frames. `metered` counts delivered packets; `filtered` is the sum of the four counts
     /// below.
     pub ledger: Ledger,
+    /// Packets of other times than the selected ones.
+    pub outside_times: u64,
     /// Packets that do not match the filter.
     pub not_matching: u64,
     /// Packets of other protocols.
@@ -34,19 +49,17 @@ pub struct PacketCounts {
 
 /// Decodes the frames of sources, and delivers the TCP packets.
 pub struct PacketReader {
-    filter: Option<PacketFilter>,
-    options: DecodeOptions,
+    selection: PacketSelection,
     counts: PacketCounts,
     packets: Vec<Packet>,
     frame_numbers: Vec<u64>,
 }
 
 impl PacketReader {
-    /// Creates a reader of all packets, or of those that match a filter.
-    pub fn new(filter: Option<PacketFilter>, options: DecodeOptions) -> Self {
+    /// Creates a reader of selected packets.
+    pub fn new(selection: PacketSelection) -> Self {
         Self {
-            filter,
-            options,
+            selection,
             counts: PacketCounts::default(),
             packets: Vec::with_capacity(MAX_BURST_FRAMES),
             frame_numbers: Vec::with_capacity(MAX_BURST_FRAMES),
@@ -78,15 +91,17 @@ impl PacketReader {
 
     /// Counts a frame, and returns its packet if it belongs to a connection.
     fn read(&mut self, frame: &Frame<'_>) -> Option<Packet> {
-        let PacketCounts { ledger, not_matching, not_tcp, without_ports } = &mut self.counts;
+        let PacketCounts { ledger, outside_times, not_matching, not_tcp, without_ports } = &mut self.counts;
+        let PacketSelection { filter, times_ns, decode: options } = &mut self.selection;
         let bytes = u64::from(frame.wire_bytes);
         ledger.packets.received += 1;
         ledger.bytes.received += bytes;
         let mut packet = Packet { time_ns: frame.time_ns, interface: frame.interface, ..Packet::default() };
-        let matches = self.filter.as_mut().is_none_or(|filter| filter.matches(frame));
-        let decoded =
-            matches.then(|| decode(frame.link_type, frame.bytes, frame.wire_bytes, self.options, &mut packet));
+        let is_in_time = times_ns.as_ref().is_none_or(|times_ns| times_ns.contains(&frame.time_ns));
+        let matches = is_in_time && filter.as_mut().is_none_or(|filter| filter.matches(frame));
+        let decoded = matches.then(|| decode(frame.link_type, frame.bytes, frame.wire_bytes, *options, &mut packet));
         let filtered = match decoded {
+            None if !is_in_time => outside_times,
             None => not_matching,
             Some(Err(reason)) => {
                 ledger.count_refused(reason, frame.link_type, frame.wire_bytes);
@@ -122,7 +137,7 @@ impl PacketReader {
 
     /// Link types that the filter cannot be applied to, each once.
     pub fn filter_errors(&mut self) -> Vec<FilterError> {
-        self.filter.as_mut().map_or_else(Vec::new, PacketFilter::take_errors)
+        self.selection.filter.as_mut().map_or_else(Vec::new, PacketFilter::take_errors)
     }
 
     /// The counts of everything that was read.

@@ -6,11 +6,16 @@ use crate::comparison::Comparison;
 use crate::connection::Connection;
 use crate::connection_table::{FAILED, ListColumn, OTHERS};
 use crate::endpoint_pairs::EndpointPairs;
+use crate::failure_groups::{FailureGroup, group_failures};
+use crate::findings::{Finding, find};
+use crate::group_table::GroupOrder;
+use crate::groups::{Group, GroupBy, for_each_group};
 use crate::ranking::{SortOrder, rank};
 use crate::reader::{PacketConsumer, PacketCounts};
 use crate::time_line::TimeLines;
 use crate::totals::Totals;
 use std::ops::Range;
+use weir_flow::FlowRecord;
 use weir_ledger::{RecordTotals, SinkCounters};
 use weir_packet::Packet;
 use weir_tcp_batch::{ConnectionRecord, Engine, EngineCounters};
@@ -27,10 +32,20 @@ pub struct CaptureReport {
     pub counts: PacketCounts,
     /// Sums over all connections.
     pub totals: Totals,
-    /// All connections, ranked: first those that failed.
+    /// Connections that were not selected, and their packets.
+    pub not_selected: [u64; 2],
+    /// All others, ranked: first those that failed, of which those in groups come last.
     pub connections: Vec<Connection>,
     /// How many of them failed.
     pub failed: usize,
+    /// How many of those are in no group.
+    pub ungrouped: usize,
+    /// The groups of those that are in one.
+    pub failure_groups: Vec<FailureGroup>,
+    /// What is unusual.
+    pub findings: Vec<Finding>,
+    /// The groups of [`ReportOptions::grouping`], in their order.
+    pub groups: Vec<Group>,
     /// The comparison with the usual rule.
     pub comparison: Option<Comparison>,
     /// Time lines of listed connections, for the HTML page.
@@ -70,7 +85,24 @@ pub struct ReportOptions {
     pub min_packets: u64,
     /// Failed connections, and others, that text and HTML list at most; 0 for all.
     pub top: usize,
+    /// Failed connections of one source with many targets, or of one target with many sources, are
+    /// listed as one.
+    pub group_failures: bool,
+    /// The sums that are wanted.
+    pub grouping: Option<Grouping>,
 }
+
+/// Sums over connections, instead of lists of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Grouping {
+    /// What connections are grouped by.
+    pub by: GroupBy,
+    /// The order of the groups.
+    pub order: GroupOrder,
+}
+
+/// Whether a connection, as a record, is selected.
+pub type RecordTest<'a> = &'a dyn Fn(&FlowRecord) -> bool;
 
 /// An analysis in progress: packets in, a [`CaptureReport`] at the end.
 pub struct Analysis {
@@ -89,10 +121,35 @@ impl CaptureReport {
     /// The indices of the listed connections of a part.
     pub(crate) fn listed(&self, part: Part) -> Range<usize> {
         let (start, end) = match part {
-            Part::Failed => (0, self.failed),
+            Part::Failed => (0, self.ungrouped),
             Part::Others => (self.failed, self.connections.len()),
         };
-        start..if self.options.top == 0 { end } else { end.min(start.saturating_add(self.options.top)) }
+        start..self.limited(end - start) + start
+    }
+
+    /// A number of rows, at most `top`.
+    pub(crate) fn limited(&self, rows: usize) -> usize {
+        if self.options.top == 0 { rows } else { rows.min(self.options.top) }
+    }
+
+    /// Completes the ledger: `all` connections were analysed, and these packets and bytes left out.
+    fn account(&mut self, all: u64, left_out: [u64; 2]) {
+        let ledger = &mut self.counts.ledger;
+        let [packets, bytes] = left_out;
+        (ledger.packets.dropped_cache_full, ledger.bytes.dropped_cache_full) = (packets, bytes);
+        ledger.packets.metered -= packets;
+        ledger.bytes.metered -= bytes;
+        ledger.flows_created = all;
+        // What `PacketSums` has may differ a little from the connections of the engine: the rest counts
+        // as not selected.
+        let is_all = self.totals.connections == all;
+        let selected = self.connections.iter().map(|connection| connection.sums.frame_bytes).sum();
+        let bytes = if is_all { ledger.bytes.metered } else { ledger.bytes.metered.min(selected) };
+        let exported = RecordTotals { flows: self.totals.connections, packets: self.totals.packets, bytes };
+        let metered = RecordTotals { flows: all, packets: ledger.packets.metered, bytes: ledger.bytes.metered };
+        let filtered = if is_all { RecordTotals::default() } else { metered.saturating_sub(exported) };
+        self.not_selected = [filtered.flows, filtered.packets];
+        ledger.sinks.push(SinkCounters { sink: "connections".into(), exported, filtered, ..SinkCounters::default() });
     }
 
     /// Packets of connections beyond the limit.
@@ -115,8 +172,13 @@ impl Analysis {
         }
     }
 
-    /// Ends all connections, and ranks them.
-    pub fn finish(self, mut counts: PacketCounts, options: ReportOptions) -> CaptureReport {
+    /// Ends all connections, and ranks those that are selected; without a test, all.
+    pub fn finish(
+        self,
+        counts: PacketCounts,
+        options: ReportOptions,
+        is_selected: Option<RecordTest>,
+    ) -> CaptureReport {
         let Self { engine, mut ended, mut connections, pairs, comparison, left_out } = self;
         let name = engine.name().to_string();
         let engine_counters = engine.finish(&mut ended);
@@ -124,28 +186,39 @@ impl Analysis {
         drop(pairs);
         connections.sort_by_key(|connection| (connection.first_ns, connection.client, connection.server));
         (1..).zip(&mut connections).for_each(|(number, connection)| connection.number = number);
+        let all = connections.len();
+        if let Some(is_selected) = is_selected {
+            connections.retain(|connection| is_selected(&connection.to_flow_record()));
+        }
+        let failure_groups = if options.group_failures { group_failures(&mut connections) } else { Vec::new() };
         let failed = rank(&mut connections, options.sort, options.min_packets);
+        let ungrouped = connections[..failed].partition_point(|connection| !connection.is_grouped);
         let totals = Totals::new(&connections);
-        let ledger = &mut counts.ledger;
-        let [packets, bytes] = left_out;
-        (ledger.packets.dropped_cache_full, ledger.bytes.dropped_cache_full) = (packets, bytes);
-        ledger.packets.metered -= packets;
-        ledger.bytes.metered -= bytes;
-        ledger.flows_created = totals.connections;
-        // The engine counts packets and payload of a connection, but not the bytes of its frames.
-        let exported = RecordTotals { flows: totals.connections, packets: totals.packets, bytes: ledger.bytes.metered };
-        ledger.sinks.push(SinkCounters { sink: "connections".into(), exported, ..SinkCounters::default() });
-        CaptureReport {
+        let mut report = CaptureReport {
             options,
             engine: name,
             engine_counters,
             counts,
             totals,
+            not_selected: [0; 2],
             connections,
             failed,
+            ungrouped,
+            failure_groups,
+            findings: Vec::new(),
+            groups: Vec::new(),
             comparison,
             time_lines: TimeLines::default(),
+        };
+        report.account(all as u64, left_out);
+        report.findings = find(&report.connections, &report.totals, &report.failure_groups);
+        if let Some(Grouping { by, order }) = report.options.grouping {
+            let mut groups = Vec::new();
+            for_each_group(&report.connections, by, |group| groups.push(group.clone()));
+            order.sort(&mut groups);
+            report.groups = groups;
         }
+        report
     }
 
     fn analyse(&mut self, packets: &[Packet], frame_numbers: &[u64]) {

@@ -1,11 +1,14 @@
 //! The report for the terminal.
 
 use crate::connection_table::{ConnectionTable, ENDPOINT_COLUMNS};
+use crate::counts::nonzero;
 use crate::delay::Delay;
 use crate::failure::Failure;
+use crate::failure_groups::{CommonSide, FEWEST, FailureGroup};
+use crate::group_table::{legend, text_columns};
 use crate::histogram::Histogram;
 use crate::percent::{percent, percentile};
-use crate::report::{CaptureReport, Part};
+use crate::report::{CaptureReport, Grouping, Part};
 use crate::totals::Totals;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -26,39 +29,22 @@ impl CaptureReport {
     pub fn write_text(&self, terminal_columns: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
         let mut text = String::new();
         let columns = terminal_columns.map(|columns| columns.clamp(PROSE_COLUMNS[0], PROSE_COLUMNS[1]));
+        for (number, (mut sentence, advice)) in self.found().into_iter().enumerate() {
+            let name = if number == 0 { "found" } else { "" };
+            sentence += &advice.map_or(String::new(), |advice| format!(" ({advice})"));
+            text += &paragraph(&format!("{name:<13} "), &sentence, columns);
+        }
         for (name, value) in self.facts() {
             text += &paragraph(&format!("{name:<13} "), &value, columns);
         }
         if self.totals.connections == 0 {
             return out.write_all(text.as_bytes());
         }
-        let sorted = self.options.sort.sorted_column();
-        for part in Part::ALL {
-            let listed = self.listed(part);
-            if part == Part::Others {
-                let classes = class_columns(&self.totals);
-                text += &format!("\n{}", lines(&classes, classes.len(), None));
-            }
-            if listed.is_empty() {
-                continue;
-            }
-            text.push('\n');
-            let table = ConnectionTable::new(&self.connections, listed, part.columns());
-            let mut left_out = String::new();
-            for (number, mut columns) in table.text_chunks(&sorted).enumerate() {
-                left_out = fit(&mut columns, terminal_columns);
-                let rows = rows(&columns, ENDPOINT_COLUMNS, terminal_columns);
-                // Only the first chunk has headings.
-                text.extend(rows.into_iter().skip(usize::from(number > 0)));
-                out.write_all(text.as_bytes())?;
-                text.clear();
-            }
-            text += &paragraph("", &(self.list_description(part) + &self.list_advice(part)), columns);
-            if !left_out.is_empty() {
-                text += &paragraph("", &left_out, columns);
-            }
-            let legend = format!("→: of the client; ←: of the server; {}", table.legend());
-            text += &paragraph("", &legend, columns.or(Some(PROSE_COLUMNS[1])));
+        if let Some(grouping) = self.options.grouping {
+            text += &format!("\n{}", self.groups_text(grouping, terminal_columns, columns));
+        } else {
+            text += &self.failure_groups_text(terminal_columns, columns);
+            self.write_lists(&mut text, terminal_columns, columns, out)?;
         }
         let histograms = [self.retransmission_histogram(), self.rtt_histogram()];
         for histogram in histograms.into_iter().flatten().filter(Histogram::is_meaningful) {
@@ -75,6 +61,125 @@ impl CaptureReport {
         out.write_all(text.as_bytes())
     }
 
+    /// Writes the lists of connections, and the segments by class between them.
+    fn write_lists(
+        &self,
+        text: &mut String,
+        terminal_columns: Option<usize>,
+        prose_columns: Option<usize>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let sorted = self.options.sort.sorted_column();
+        for part in Part::ALL {
+            let listed = self.listed(part);
+            if part == Part::Others {
+                let classes = class_columns(&self.totals);
+                *text += &format!("\n{}", lines(&classes, classes.len(), None));
+            }
+            if listed.is_empty() {
+                continue;
+            }
+            text.push('\n');
+            let table = ConnectionTable::new(&self.connections, listed, part.columns());
+            let mut left_out = String::new();
+            for (number, mut columns) in table.text_chunks(&sorted).enumerate() {
+                left_out = fit(&mut columns, terminal_columns);
+                let rows = rows(&columns, ENDPOINT_COLUMNS, terminal_columns);
+                // Only the first chunk has headings.
+                text.extend(rows.into_iter().skip(usize::from(number > 0)));
+                out.write_all(text.as_bytes())?;
+                text.clear();
+            }
+            *text += &paragraph("", &(self.list_description(part) + &self.list_advice(part)), prose_columns);
+            if !left_out.is_empty() {
+                *text += &paragraph("", &left_out, prose_columns);
+            }
+            let legend = format!("→: of the client; ←: of the server; {}", table.legend());
+            *text += &paragraph("", &legend, prose_columns.or(Some(PROSE_COLUMNS[1])));
+        }
+        Ok(())
+    }
+
+    /// The groups of failures; empty if there are none.
+    fn failure_groups_text(&self, terminal_columns: Option<usize>, prose_columns: Option<usize>) -> String {
+        if self.failure_groups.is_empty() {
+            return String::new();
+        }
+        let mut columns = self.failure_group_columns();
+        let left_out = fit(&mut columns, terminal_columns);
+        let mut text = format!("\n{}", rows(&columns, 3, terminal_columns).concat());
+        text +=
+            &paragraph("", &format!("{} (--failed all lists each)", self.failure_groups_description()), prose_columns);
+        if left_out.is_empty() { text } else { text + &paragraph("", &left_out, prose_columns) }
+    }
+
+    /// The table of the groups of failures.
+    pub(crate) fn failure_group_columns(&self) -> Vec<Column> {
+        let listed = &self.failure_groups[..self.limited(self.failure_groups.len())];
+        let column =
+            |heading, right, cell: fn(&FailureGroup) -> String| Column::new(heading, right, listed.iter().map(cell));
+        let is_scan = |group: &FailureGroup| matches!(group.common, CommonSide::Source(_));
+        let ends = |from: bool| {
+            listed
+                .iter()
+                .map(move |group| if is_scan(group) == from { group.common_text() } else { group.others_text() })
+        };
+        vec![
+            Column::new("from", true, ends(true)),
+            Column::new("→", true, listed.iter().map(|_| "→".into())),
+            Column::new("to", false, ends(false)),
+            column("failed", true, |group| units::short(group.connections)).optional(1),
+            column("failures", false, FailureGroup::failures_text).optional(2),
+            column("opened", true, |group| units::short(group.opened)).optional(4),
+            column("examples", false, FailureGroup::examples_text).optional(3),
+        ]
+    }
+
+    /// How many groups of failures there are.
+    pub(crate) fn failure_groups_description(&self) -> String {
+        let (all, failed) = (self.failure_groups.len(), (self.failed - self.ungrouped) as u64);
+        let listed = self.limited(all);
+        let of = if listed < all { format!("{listed} of ") } else { String::new() };
+        format!(
+            "{of}{} of {} that never opened: one source with {FEWEST} targets or more, or one target with {FEWEST} sources \
+             or more; opened: other connections of that source or target",
+            units::count(all as u64, "group"),
+            units::count(failed, "connection")
+        )
+    }
+
+    /// The table of `--by`.
+    fn groups_text(&self, grouping: Grouping, terminal_columns: Option<usize>, prose_columns: Option<usize>) -> String {
+        let listed = self.limited(self.groups.len());
+        let mut columns = text_columns(&self.groups[..listed], grouping.by, grouping.order);
+        let left_out = fit(&mut columns, terminal_columns);
+        let mut text = rows(&columns, 1, terminal_columns).concat();
+        let advice = if listed < self.groups.len() { " (--top 0 for all)" } else { "" };
+        text += &paragraph("", &(self.groups_description(grouping) + advice), prose_columns);
+        if !left_out.is_empty() {
+            text += &paragraph("", &left_out, prose_columns);
+        }
+        text + &paragraph("", &legend(&columns), prose_columns.or(Some(PROSE_COLUMNS[1])))
+    }
+
+    /// How many groups are listed, and in which order.
+    pub(crate) fn groups_description(&self, grouping: Grouping) -> String {
+        let all = units::count(self.groups.len() as u64, grouping.by.name());
+        let listed = self.limited(self.groups.len());
+        let of = if listed < self.groups.len() { format!("{listed} of ") } else { String::new() };
+        format!("{of}{all}, by {}", grouping.order.name())
+    }
+
+    /// The sentences of the findings with their advice, or one that says that there are none. Empty
+    /// without connections.
+    pub(crate) fn found(&self) -> Vec<(String, Option<&'static str>)> {
+        match (self.totals.connections, self.findings.is_empty()) {
+            (0, _) => Vec::new(),
+            (n, true) => vec![(format!("nothing unusual in {}", units::count(n, "connection")), None)],
+            (_, false) => self.findings.iter().map(|finding| (finding.text.clone(), finding.advice)).collect(),
+        }
+    }
+
     /// The totals by name, for people.
     pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
         let totals = &self.totals;
@@ -83,9 +188,18 @@ impl CaptureReport {
             facts.push(("anomaly", format!("{}: {}", units::count(packets, "packet"), anomaly.sentence())));
         }
         if totals.connections == 0 {
+            if let [connections @ 1..=u64::MAX, _] = self.not_selected {
+                facts.push(("selected", format!("none of {}", units::count(connections, "connection"))));
+            }
             return facts;
         }
         facts.push(("connections", connection_count(totals)));
+        if let [connections @ 1..=u64::MAX, packets] = self.not_selected {
+            let (all, packets) = (totals.connections + connections, units::count(packets, "packet"));
+            let others = format!("the other {connections} with {packets} are in no figure below");
+            facts
+                .push(("selected", format!("{} of {}: {others}", totals.connections, units::count(all, "connection"))));
+        }
         if self.failed > 0 {
             facts.push(("failed", nonzero(Failure::all().map(Failure::name).zip(totals.failures))));
         }
@@ -121,6 +235,7 @@ impl CaptureReport {
         // The ledger is printed, with the reasons, if packets were refused for another reason.
         let only_non_ip = packets.refused.total() == packets.refused.get(RefusalReason::NonIp);
         for (count, what) in [
+            (self.counts.outside_times, "of other times"),
             (self.counts.not_matching, "filtered"),
             (self.counts.not_tcp, "not TCP"),
             (self.counts.without_ports, "TCP without ports"),
@@ -159,19 +274,12 @@ impl CaptureReport {
 
     /// Connections of a part, those listed, and what they are.
     pub(crate) fn list_counts(&self, part: Part) -> (u64, u64, &'static str) {
-        let failed = self.failed as u64;
         let (all, what) = match part {
-            Part::Failed => (failed, "failed connection"),
-            Part::Others => (self.totals.connections - failed, "connection"),
+            Part::Failed => (self.ungrouped as u64, "failed connection"),
+            Part::Others => (self.totals.connections - self.failed as u64, "connection"),
         };
         (all, self.listed(part).len() as u64, what)
     }
-}
-
-/// All counts but 0, each with its name.
-fn nonzero<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> String {
-    let texts = counts.filter(|&(_, count)| count > 0).map(|(name, count)| format!("{count} {name}"));
-    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn connection_count(totals: &Totals) -> String {

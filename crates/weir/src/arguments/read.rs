@@ -82,12 +82,20 @@ impl Read {
     /// # Errors
     /// There is no time between them.
     pub fn times_ns(&self) -> Result<Option<RangeInclusive<u64>>, InputError> {
-        let times = self.from_ns.unwrap_or(0)..=self.to_ns.unwrap_or(u64::MAX);
-        if times.is_empty() {
-            return Err(InputError::FromAfterTo);
-        }
-        Ok((self.from_ns.is_some() || self.to_ns.is_some()).then_some(times))
+        times_ns(self.from_ns, self.to_ns)
     }
+}
+
+/// The times of `--from` and `--to`; `None` without them.
+///
+/// # Errors
+/// There is no time between them.
+pub fn times_ns(from_ns: Option<u64>, to_ns: Option<u64>) -> Result<Option<RangeInclusive<u64>>, InputError> {
+    let times = from_ns.unwrap_or(0)..=to_ns.unwrap_or(u64::MAX);
+    if times.is_empty() {
+        return Err(InputError::FromAfterTo);
+    }
+    Ok((from_ns.is_some() || to_ns.is_some()).then_some(times))
 }
 
 fn after_help() -> String {

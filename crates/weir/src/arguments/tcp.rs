@@ -1,12 +1,14 @@
 //! Options of `weir tcp`.
 
-use super::{Hardening, LocalTime, OUTPUT, OutputFiles, Reporting, Selection};
+use super::values::{parse_expression, parse_time};
+use super::{Hardening, INPUT, LocalTime, OUTPUT, OutputFiles, Reporting, Selection};
 use clap::builder::{NonEmptyStringValueParser, PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use weir_capture::SourceSpec;
-use weir_tcp_report::SortOrder;
+use weir_query::Expression;
+use weir_tcp_report::{GroupBy, GroupOrder, InvalidGroupOrder, InvalidOrder, SortOrder};
 use weir_text::units::{parse_flows, parse_length, parse_number};
 
 const ANALYSIS: &str = "Analysis";
@@ -24,6 +26,31 @@ pub struct Tcp {
     #[command(flatten)]
     pub selection: Selection,
 
+    /// Only read packets of this time and later: 2026-11-20T12:00, 2026-11-20, 12:00 (today), -2h (before now); UTC without
+    /// a zone, unless with --local-time. Connections that began before have no SYN then
+    #[arg(long = "from", value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true, help_heading = INPUT)]
+    pub from_ns: Option<u64>,
+
+    /// Only read packets of this time and earlier
+    #[arg(long = "to", value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true, help_heading = INPUT)]
+    pub to_ns: Option<u64>,
+
+    /// Only report connections that match this expression, as in 'src net 10.0.0.0/8 and port 443 and bytes > 1M' (weir help
+    /// expressions). All packets are analysed; the report and the ledger count the other connections. Conditions on payload,
+    /// VLANs and other things that are not known of a connection are refused
+    #[arg(long = "where", value_name = "EXPRESSION", value_parser = parse_expression, help_heading = LIST)]
+    pub connections_where: Option<Expression>,
+
+    /// Instead of connections, list their sums by server (address and port), by client (address), or by network of both
+    /// (/24, /64): failures, times, octets, and on which side of the capture point segments were lost
+    #[arg(long, value_name = "GROUP", conflicts_with = "explain", help_heading = LIST)]
+    pub by: Option<GroupChoice>,
+
+    /// Failed connections of a scan (one source with 20 targets or more) or flood (one target with 20 sources or more) as
+    /// one line, or all in the list
+    #[arg(long, value_name = "LIST", default_value = "grouped", help_heading = LIST)]
+    pub failed: FailedChoice,
+
     /// Where the analysis runs [default: auto]. --verbose logs the engine in use; --engine auto logs why no GPU is used
     #[arg(long, value_name = "ENGINE", help_heading = ANALYSIS)]
     pub engine: Option<EngineChoice>,
@@ -33,14 +60,15 @@ pub struct Tcp {
     pub top: usize,
 
     /// Maximum number of connections to analyse; suffixes k, M and G. Packets of further connections are counted and left
-    /// out. A connection needs about 600 bytes of memory [default: as many as fit into half of the free memory]
+    /// out. A connection needs about 1000 bytes of memory [default: as many as fit into half of the free memory]
     #[arg(long, value_name = "N", value_parser = parse_flows, help_heading = ANALYSIS)]
     pub connections: Option<u32>,
 
     /// Sort both lists by this property, or by a field that is a number (fwd_tcp_mss), largest value first. Failed
-    /// connections come first, those that never opened before those that were reset
-    #[arg(long, value_name = "PROPERTY", default_value = "retransmitted", value_parser = SortOrderParser, help_heading = LIST)]
-    pub sort: SortOrder,
+    /// connections come first, those that never opened before those that were reset. With --by, a column of its table
+    /// [default: retransmitted; with --by connections]
+    #[arg(long, value_name = "PROPERTY", value_parser = SortOrderParser, help_heading = LIST)]
+    pub sort: Option<TcpOrder>,
 
     /// List connections with fewer than N packets after all others; suffixes k, M and G [default: 20 with --sort
     /// retransmitted, else 1]
@@ -97,15 +125,60 @@ pub enum EngineChoice {
     Gpu,
 }
 
+/// What `--by` sums up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GroupChoice {
+    /// Address and port of the server
+    Server,
+    /// Address of the client
+    Client,
+    /// Networks of client and server: /24 and /64
+    Network,
+}
+
+impl From<GroupChoice> for GroupBy {
+    fn from(choice: GroupChoice) -> Self {
+        match choice {
+            GroupChoice::Server => Self::Server,
+            GroupChoice::Client => Self::Client,
+            GroupChoice::Network => Self::Network,
+        }
+    }
+}
+
+/// Which failed connections have a line of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FailedChoice {
+    /// Scans and floods are one line each
+    Grouped,
+    /// All failed connections
+    All,
+}
+
+/// An order of `--sort`: of connections, or of the groups of `--by`. Some names are of both.
+#[derive(Clone, Debug)]
+pub struct TcpOrder {
+    pub text: String,
+    pub connections: Result<SortOrder, InvalidOrder>,
+    pub groups: Result<GroupOrder, InvalidGroupOrder>,
+}
+
 /// Parses names of orders and of fields. The help lists the orders.
 #[derive(Clone)]
 struct SortOrderParser;
 
 impl TypedValueParser for SortOrderParser {
-    type Value = SortOrder;
+    type Value = TcpOrder;
 
-    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<SortOrder, clap::Error> {
-        StringValueParser::new().try_map(|name| SortOrder::named(&name)).parse_ref(command, argument, value)
+    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<TcpOrder, clap::Error> {
+        let parse = |text: String| {
+            let (connections, groups) = (SortOrder::named(&text), GroupOrder::named(&text));
+            match (&connections, &groups) {
+                (Err(error), Err(_)) => Err(error.clone()),
+                _ => Ok(TcpOrder { text, connections, groups }),
+            }
+        };
+        StringValueParser::new().try_map(parse).parse_ref(command, argument, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
@@ -115,8 +188,13 @@ impl TypedValueParser for SortOrderParser {
 
 const EXAMPLES: &str = "\
 Examples:
-  weir tcp capture.pcap                               totals, the worst 20 connections,
-                                                      distributions and warnings
+  weir tcp capture.pcap                               what is unusual, totals, the worst 20
+                                                      connections, distributions and warnings
+  weir tcp capture.pcap --by server --sort response   sums of each server, the slowest first
+  weir tcp capture.pcap --by network                  on which side of the capture point each
+                                                      network loses segments
+  weir tcp capture.pcap --where 'net 10.2.0.0/16 and port 443'
+                                                      only connections that match
   weir tcp a.pcap b.pcapng.gz --top 0 --sort missing  two captures, merged; all connections, those
                                                       with most missing octets first
   weir tcp capture.pcap --sort response               the slowest server first

@@ -16,7 +16,7 @@ const SHORT: [(&str, &[&str]); 5] = [
     ("weir-read", &["input", "output", "fields", "top", "sort", "by", "where", "filter"]),
     ("weir-probe", &["input", "output", "where", "filter", "rules", "config", "check", "listen"]),
     ("weir-view", &["listen", "open", "where", "from", "to", "filter", "networks", "token-file"]),
-    ("weir-tcp", &["filter", "sort", "top", "explain", "html", "json", "csv", "verbose"]),
+    ("weir-tcp", &["where", "by", "sort", "top", "explain", "html", "json", "csv"]),
     ("weir-query", &["input", "from", "to", "top", "every", "format", "output", "print-sql"]),
 ];
 

@@ -5,6 +5,7 @@
 
 use crate::connection::Connection;
 use crate::connection_table::ConnectionTable;
+use crate::group_table::{legend, text_columns};
 use crate::report::{CaptureReport, Part};
 use crate::text::class_columns;
 use crate::time_line::{MAX_TIME_LINES, TimeLines};
@@ -29,9 +30,11 @@ impl CaptureReport {
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\n\
              <meta name=\"viewport\" content=\"width=device-width\"/>\n<title>TCP in {0}</title>\n<style>\n{STYLE}</style>\n\
-             </head>\n<body>\n<h1>TCP in {0}</h1>\n<table class=\"facts\">\n",
+             </head>\n<body>\n<h1>TCP in {0}</h1>\n",
             escape(&self.options.sources.join(", "))
         );
+        self.append_findings(&mut page);
+        page += "<table class=\"facts\">\n";
         for (name, value) in self.facts() {
             let _ = writeln!(page, "<tr><th class=\"l\">{name}</th><td class=\"l\">{}</td></tr>", escape(&value));
         }
@@ -39,6 +42,7 @@ impl CaptureReport {
         for warning in self.warnings() {
             let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(&warning.text));
         }
+        self.append_groups(&mut page);
         for part in Part::ALL {
             self.write_list(part, &mut page, out)?;
         }
@@ -65,6 +69,44 @@ impl CaptureReport {
             escape(&self.engine)
         );
         out.write_all(page.as_bytes())
+    }
+
+    fn append_findings(&self, page: &mut String) {
+        let found = self.found();
+        if found.is_empty() {
+            return;
+        }
+        *page += "<h2>Found</h2>\n<ul class=\"found\">\n";
+        for (sentence, _) in found {
+            let _ = writeln!(page, "<li>{}</li>", escape(&sentence));
+        }
+        *page += "</ul>\n";
+    }
+
+    /// The groups of `--by` and those of failures.
+    fn append_groups(&self, page: &mut String) {
+        if let Some(grouping) = self.options.grouping {
+            let listed = &self.groups[..self.limited(self.groups.len())];
+            let columns = text_columns(listed, grouping.by, grouping.order);
+            let _ = write!(
+                page,
+                "<h2>By {}</h2>\n<p class=\"faint\">{}.</p>\n<div class=\"wide\">\n<table class=\"groups\">\n{}</table>\n</div>\n\
+                 <p class=\"faint\">{}.</p>\n",
+                grouping.by.name(),
+                escape(&self.groups_description(grouping)),
+                table_rows(&columns),
+                escape(&legend(&columns))
+            );
+        }
+        if !self.failure_groups.is_empty() {
+            let _ = write!(
+                page,
+                "<h2>Groups of failed connections</h2>\n<p class=\"faint\">{}.</p>\n<div class=\"wide\">\n<table \
+                 class=\"groups\">\n{}</table>\n</div>\n",
+                escape(&self.failure_groups_description()),
+                table_rows(&self.failure_group_columns())
+            );
+        }
     }
 
     /// Writes a list of connections: a row for each, in which the client is above the server.

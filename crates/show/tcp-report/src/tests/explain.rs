@@ -5,7 +5,7 @@ use std::path::Path;
 use weir_capture::{PcapWriter, Source};
 use weir_tcp_batch::{Backend, Engine, EngineOptions};
 use weir_tcp_report::{
-    Analysis, ExplainError, PacketConsumer, PacketCounts, PacketReader, Pass, ReportOptions, SortOrder,
+    Analysis, ExplainError, PacketConsumer, PacketCounts, PacketReader, PacketSelection, Pass, ReportOptions, SortOrder,
 };
 
 /// Writes the first packets of synthetic lossy connections.
@@ -27,7 +27,11 @@ fn capture(path: &Path, [seed, packets]: [usize; 2]) {
 
 fn read(path: &Path, consumer: &mut dyn PacketConsumer) -> PacketCounts {
     let mut source = weir_capture::open(path).unwrap();
-    let mut reader = PacketReader::new(None, weir_packet::DecodeOptions { decapsulate: false });
+    let mut reader = PacketReader::new(PacketSelection {
+        filter: None,
+        times_ns: None,
+        decode: weir_packet::DecodeOptions { decapsulate: false },
+    });
     while reader.read_burst(&mut *source, consumer).unwrap() {}
     reader.into_counts()
 }
@@ -42,9 +46,15 @@ fn explained(first: [usize; 2], later: [usize; 2], max_anomalies: usize) -> (Res
         Engine::open(EngineOptions { backend: Backend::Cpu, max_anomalies, ..EngineOptions::default() }).unwrap();
     let mut analysis = Analysis::new(engine, 1000, false);
     let counts = read(&path, &mut analysis);
-    let options =
-        ReportOptions { sources: Vec::new(), sort: SortOrder::named("packets").unwrap(), min_packets: 1, top: 0 };
-    let report = analysis.finish(counts, options);
+    let options = ReportOptions {
+        sources: Vec::new(),
+        sort: SortOrder::named("packets").unwrap(),
+        min_packets: 1,
+        top: 0,
+        group_failures: true,
+        grouping: None,
+    };
+    let report = analysis.finish(counts, options, None);
     capture(&path, later);
     let mut out = Vec::new();
     let pass = |consumer: &mut dyn PacketConsumer| {

@@ -206,6 +206,7 @@ fn anomalies() -> Pcap {
 }
 
 const TEXT_REPORT: &str = "\
+found         7.69 % of the packets are duplicates that the capture made (1 of 13)
 packets       13 received, 13 analysed
 connections   1
 payload       5600 octets, 3600 of them unique
@@ -603,7 +604,7 @@ fn a_long_list_has_one_heading_and_every_connection_once() {
     const PACKETS: usize = 2345;
     let capture = flood(PACKETS as u32);
     let page = capture.beside("page.html");
-    let out = printed(&capture, &["--top", "0", "--html", page.to_str().unwrap()]);
+    let out = printed(&capture, &["--top", "0", "--failed", "all", "--html", page.to_str().unwrap()]);
     let rows: Vec<&str> = out.lines().filter(|line| line.contains(":1 → 192.0.2.2:80 ")).collect();
     assert_eq!(rows.len(), PACKETS);
     let heading: Vec<&str> = out.lines().filter(|line| line.contains("client → server")).collect();
@@ -627,14 +628,22 @@ fn with_little_memory_connections_are_left_out() {
     const PACKETS: u32 = 200_000;
     let capture = flood(PACKETS);
     // Text and page are written in chunks, so that they need little memory.
-    let script = "ulimit -v 180000; exec \"$0\" tcp \"$1\" --engine cpu --top 0 --html \"$2\" --json \"$3\"";
-    let [page, json] = ["page.html", "report.json"].map(|name| capture.beside(name));
-    let weir = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_weir")])
-        .args([&capture.path, &page, &json])
-        .output()
-        .unwrap();
-    let (code, out, err) = text_of(&weir);
+    let script =
+        "ulimit -v 180000; exec \"$0\" tcp \"$1\" --engine cpu --top 0 --failed \"$4\" --html \"$2\" --json \"$3\"";
+    let run = |failed: &str| {
+        let [page, json] = ["html", "json"].map(|ending| capture.beside(&format!("{failed}.{ending}")));
+        let weir = Command::new("sh")
+            .args(["-c", script, env!("CARGO_BIN_EXE_weir")])
+            .args([&capture.path, &page, &json])
+            .arg(failed)
+            .output()
+            .unwrap();
+        (text_of(&weir), page, json)
+    };
+    let ((code, out, _), _, json) = run("grouped");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!((code, &report["failure_groups"][0]["connections"]), (2, &report["totals"]["connections"]), "{out}");
+    let ((code, out, err), page, json) = run("all");
     assert!(code == 2 && err.contains("packets of TCP left out"), "{code}: {err}");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
     let [analysed, left_out] = ["analysed", "left_out"].map(|name| count(&report["packets"], name));
@@ -686,6 +695,13 @@ fn random_segments_cause_no_failure_and_no_mismatch() {
     let [page, plots] = ["page.html", "plots"].map(|name| capture.beside(name));
     let (_, out, _) = weir(arguments!["tcp", capture, "--compare", "--html", page, "--svg", plots]);
     assert!(out.contains("received"), "{out}");
+    for more in [["--by", "network"], ["--by", "server"], ["--where", "bytes > 2k and not port 1"]] {
+        let stats = capture.beside("ledger.json");
+        let options = ["--json", "-", "--overwrite", "--stats", stats.to_str().unwrap()];
+        let (_, out, _) = tcp(&capture, &[&more[..], &options].concat());
+        assert!(serde_json::from_str::<Value>(&out).is_ok(), "{out}");
+        assert_eq!(read_ledger(&stats)["balanced"], true, "{more:?}");
+    }
     for rank in 1..6 {
         let (code, out, err) = tcp(&capture, &["--explain", &format!("#{rank}")]);
         assert!(code != 0 && code != 1 || out.ends_with("the batch engine reports the same\n"), "{code}: {err}{out}");

@@ -1,4 +1,5 @@
 mod capture_point;
 mod command;
+mod findings;
 mod payload;
 mod report;
