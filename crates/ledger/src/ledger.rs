@@ -113,10 +113,13 @@ impl Ledger {
                 );
             }
         }
-        for transactions in &self.transactions {
+        if let Some(transactions) = &self.transactions {
             for sink in &transactions.sinks {
                 equal(
-                    format!("{}: transactions begun = exported + filtered + lost + waiting + left out + open", sink.sink),
+                    format!(
+                        "{}: transactions begun = exported + filtered + lost + waiting + left out + open",
+                        sink.sink
+                    ),
                     transactions.begun,
                     sink.total().flows + transactions.left_out + transactions.open,
                 );

@@ -163,14 +163,7 @@ impl MessageStream {
     }
 
     /// Reads the payload of a segment.
-    pub fn read(
-        &mut self,
-        is_dns: bool,
-        sequence: u32,
-        octets: &[u8],
-        wire_octets: u32,
-        mut receiver: impl Receiver,
-    ) {
+    pub fn read(&mut self, is_dns: bool, sequence: u32, octets: &[u8], wire_octets: u32, mut receiver: impl Receiver) {
         let next = *self.next.get_or_insert(sequence);
         let end = sequence.wrapping_add(wire_octets);
         let is_new = end.wrapping_sub(next);

@@ -146,8 +146,7 @@ impl TransactionRecorder {
     /// Begins the transaction of a question, which is the last one of the list of those that are open.
     pub fn ask(&mut self, time_ns: u64, log: &mut TransactionLog) {
         // That of another flow begins with its text.
-        let question =
-            if self.is_one_way { None } else { log.begin(time_ns, self.application == Application::Http) };
+        let question = if self.is_one_way { None } else { log.begin(time_ns, self.application == Application::Http) };
         self.questions.push(question);
     }
 

@@ -48,6 +48,7 @@ pub fn options(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
         probe.rules.as_deref().map_or(Ok(()), |rules| {
             Actions::load(rules)?.check(inputs, &outputs.targets, &probe.metering, &probe.enrichment)
         }),
+        outputs.check_transactions(&probe.metering, probe.layout == Layout::Fused),
         if needs_fused { Err(ProbeError::InspectionNeedsFused.into()) } else { Ok(()) },
         cannot_wait.map_or(Ok(()), |live| Err(ProbeError::CannotWait(live.to_string()).into())),
         pipe.map_or(Ok(()), |pipe| Err(ProbeError::AutotuneOfPipe(pipe.to_string()).into())),
@@ -102,6 +103,8 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
     };
     let valid = outputs.sinks.iter().filter(|sink| outputs.check_sink(sink).is_ok());
     problems.extend(valid.filter_map(|sink| check(sink).err()));
+    let check = |sink| outputs.check_transaction_output(sink, &probe.sinks, key);
+    problems.extend(outputs.transactions.iter().filter_map(|sink| check(sink).err()));
     if let Some(path) = outputs.stats.as_deref().filter(|path| *path != Path::new("-")) {
         let checked = weir_export::check_file(&path.display().to_string(), path);
         problems.extend(checked.map_err(Error::from).err());
@@ -158,6 +161,10 @@ fn describe_files(facts: &mut Facts, probe: &ProbeOptions, outputs: &Outputs) {
             let of = if place == 0 { "gets the records" } else { "gets them if those before it take none" };
             facts.add("failover", format!("{}: {of}", place + 1));
         }
+        facts.add("settings", sink.spec.settings());
+    }
+    for sink in &outputs.transactions {
+        facts.add("transactions", sink);
         facts.add("settings", sink.spec.settings());
     }
     if let Some((path, actions)) = probe.rules.as_deref().and_then(|path| Some((path, Actions::load(path).ok()?))) {
