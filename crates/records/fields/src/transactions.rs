@@ -1,7 +1,8 @@
 //! The columns of transactions: the records of which each has one question of DNS or one request of HTTP/1.
 
 use crate::column::{Column, Origin};
-use crate::selection::column;
+use crate::restored::is_of_every_record;
+use crate::selection::{column, columns};
 
 /// The columns of JSON and CSV.
 const COLUMNS: [&str; 18] = [
@@ -57,10 +58,18 @@ const OTHERS: [&str; 16] = [
     "udp_response_ns",
 ];
 
-/// The columns of transactions if none are selected, of JSON and CSV or of a store. `personal`: paths are recorded.
+/// The columns of transactions if none are selected, of JSON and CSV or of a store. Those of a store include the
+/// columns without which records cannot be read again. `personal`: paths are recorded.
 pub fn transaction_columns(is_stored: bool, personal: bool) -> Vec<&'static Column> {
-    let counts: &[&str] = if is_stored { &COUNTS } else { &[] };
-    let names = COLUMNS.iter().filter(|name| personal || **name != PATH).chain(counts);
+    let is_default = |name: &str| COLUMNS.contains(&name) && (personal || name != PATH);
+    if is_stored {
+        let is_kept = |column: &&Column| {
+            let is_of_text = is_default(column.name) && column.restore.is_some();
+            is_of_text || COUNTS.contains(&column.name) || is_of_every_record(column)
+        };
+        return columns().iter().filter(is_kept).collect();
+    }
+    let names = COLUMNS.iter().filter(|name| is_default(name));
     names.map(|name| column(name).expect("the catalogue has the columns of transactions")).collect()
 }
 
@@ -77,7 +86,8 @@ mod tests {
     #[test]
     fn all_columns_of_transactions_are_in_the_catalogue() {
         for is_stored in [false, true] {
-            assert!(transaction_columns(is_stored, true).iter().all(|column| is_of_transactions(column)));
+            let of_profile = transaction_columns(is_stored, true);
+            assert!(of_profile.iter().all(|column| is_of_transactions(column) || is_of_every_record(column)));
             assert!(transaction_columns(is_stored, false).iter().all(|column| column.name != PATH));
         }
         assert!(OTHERS.iter().all(|name| column(name).is_ok()));

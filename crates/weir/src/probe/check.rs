@@ -103,7 +103,10 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
     };
     let valid = outputs.sinks.iter().filter(|sink| outputs.check_sink(sink).is_ok());
     problems.extend(valid.filter_map(|sink| check(sink).err()));
-    let check = |sink| outputs.check_transaction_output(sink, &probe.sinks, key);
+    let check = |sink: &RecordSink| {
+        let checked = outputs.check_transaction_output(sink, &probe.sinks, key);
+        checked.and_then(|()| check_rotated(sink, probe, outputs))
+    };
     problems.extend(outputs.transactions.iter().filter_map(|sink| check(sink).err()));
     if let Some(path) = outputs.stats.as_deref().filter(|path| *path != Path::new("-")) {
         let checked = weir_export::check_file(&path.display().to_string(), path);
@@ -119,7 +122,10 @@ pub fn check_rotated(sink: &RecordSink, probe: &ProbeOptions, outputs: &Outputs)
         return Ok(());
     }
     let key = key_options(&probe.metering);
-    let checked = privileges::as_user(&probe.user, || outputs.check_output(sink, &probe.sinks, key));
+    let checked = privileges::as_user(&probe.user, || match outputs.transactions.contains(sink) {
+        true => outputs.check_transaction_output(sink, &probe.sinks, key),
+        false => outputs.check_output(sink, &probe.sinks, key),
+    });
     checked.map_err(|error| match error {
         Error::Sink { error: weir_export::Error::Io { error, .. } } => {
             ProbeError::RotatedFiles { sink: sink.to_string(), user: probe.user.clone(), error }.into()
