@@ -22,11 +22,11 @@ macro_rules! pages {
     };
 }
 
-const PAGES: [(&str, &str); 39] = pages!(
+const PAGES: [(&str, &str); 40] = pages!(
     "af_packet" "af_xdp" "anonymise" "applications" "bench" "bypass" "clickhouse" "collectors" "conformance"
     "control" "cookbook" "doctor" "dpdk" "egress" "enrichment" "faults" "fields" "glossary" "inputs" "ipfix-files"
     "kafka" "metering" "nfdump-files" "outputs" "overload" "packet-records" "page" "performance" "probe" "query" "read"
-    "recorder" "reference" "rules" "scale" "store" "synth" "tcp" "views"
+    "recorder" "reference" "rules" "scale" "store" "synth" "tcp" "transactions" "views"
 );
 
 /// The page that lists all others.
