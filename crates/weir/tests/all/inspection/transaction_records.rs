@@ -3,6 +3,7 @@
 use super::payload_readers::{connection, datagram};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use testbed::{Pcap, capture_files, captures, failure, ipv4, is_installed, success};
 
@@ -151,7 +152,7 @@ fn hostile_questions_are_recorded_within_limits() {
     frames.push(datagram([4000, 53], &dns(50, b"\x04\x1b[3m\x03a,\"", None)));
     // Names that point to themselves, and messages that are cut.
     frames.push(datagram([4000, 53], &dns(51, b"\xc0\x0c", None)));
-    frames.extend((0..30).map(|length| datagram([4000, 53], &dns(52, b"\x01a", None)[..length])));
+    frames.extend((0..19).map(|length| datagram([4000, 53], &dns(52, b"\x01a", None)[..length])));
     let line = [b"GET /", &[b'y'; 3000][..], b" HTTP/1.1\r\nHost: ", &[b'h'; 600], b"\r\n\r\n"].concat();
     frames.extend(connection(5000, &[(true, b"GET / HTTP/1.1\r\n\r\n"), (true, &line)]));
     let capture = Pcap::of(&frames).saved();
@@ -178,6 +179,7 @@ fn a_full_memory_of_transactions_leaves_some_out_and_says_so() {
     let stats = folder.path().join("s.json").display().to_string();
     let sink = format!("csv:{}", folder.path().join("t.csv").display());
     let all = ["read", capture.name(), "-q", "--flows", "16k", "--transactions", &sink, "--stats", &stats];
+    let all = [&all[..], &["-o", "csv:/dev/null"]].concat();
     failure(2, all);
     let ledger: Value = serde_json::from_slice(&fs::read(stats).unwrap()).unwrap();
     let counters = &ledger["transactions"];
@@ -193,9 +195,10 @@ fn stores_of_transactions_have_views() {
     let [dns, web] = ["dns.pcap.gz", "web.pcap"].map(|name| captures().join(name).display().to_string());
     success(["read", &dns, &web, "-q", "--dpi-fields", "--transactions", &sink, "-o", "csv:/dev/null"]);
     let where_code = ["--where", "dns_rcode = NXDOMAIN", "--by", "dns_name", "--sort", "flows", "-o", "csv:-"];
-    let view = success([&["read", &store, "-q"][..], &where_code].concat());
+    let of_store = ["read", &store, "-q", "--log-level", "error"];
+    let view = success([&of_store[..], &where_code].concat());
     let first = view.lines().nth(1).unwrap_or_default();
-    assert!(first.starts_with("not-there.example,2,"), "{view}");
+    assert!(first.starts_with("not-there.example,0,2,"), "{view}");
     let slowest = ["--sort", "http_response_mean_ns", "--top", "1", "--fields", "http_path"];
     let table = success([&["read", &store, "-q"][..], &slowest].concat());
     assert!(table.contains("/20-kilobytes"), "{table}");
@@ -208,7 +211,8 @@ fn stores_of_transactions_have_views() {
 fn anonymised_transactions_have_no_name_and_no_address() {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("key");
-    fs::write(&key, [7; 32]).unwrap();
+    fs::write(&key, (0..32).collect::<Vec<u8>>()).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     let (capture, key) = (captures().join("dns.pcap.gz").display().to_string(), key.display().to_string());
     let text = success(["read", &capture, "-q", "--anonymise", &key, "--transactions", "csv:-"]);
     assert!(!text.contains("example") && !text.contains("192.0.2."), "{text}");
