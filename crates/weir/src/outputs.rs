@@ -129,12 +129,8 @@ impl Outputs {
             bytes: view.max_memory_bytes() * views(&sinks) as u64,
             store_bytes: 0,
         });
-        let of_sink = |option: &str, sink: &RecordSink| {
-            let name = format!("{option} {sink}");
-            Target::all_of(&sink.spec).map(|target| (name.clone(), target)).collect::<Vec<_>>()
-        };
-        let mut targets: Vec<_> = sinks.iter().flat_map(|sink| of_sink("-o", sink)).collect();
-        targets.extend(transactions.iter().flat_map(|sink| of_sink("--transactions", sink)));
+        let mut targets: Vec<_> = sinks.iter().flat_map(|sink| targets_of("-o", sink)).collect();
+        targets.extend(transactions.iter().flat_map(|sink| targets_of("--transactions", sink)));
         if let Some(path) = stats {
             targets.push((stats_option(path), Target::of_path(path)));
         }
@@ -614,6 +610,11 @@ pub fn write_json(mut json: Vec<u8>, path: &Path, file: Option<File>, problem: &
 
 fn stats_option(path: &Path) -> String {
     format!("--stats {}", path.display())
+}
+
+/// The targets of a sink, each with its option as the user wrote it.
+fn targets_of(option: &str, sink: &RecordSink) -> Vec<(String, Target)> {
+    Target::all_of(&sink.spec).map(|target| (format!("{option} {sink}"), target)).collect()
 }
 
 /// The name of a sink in the ledger and in the log.

@@ -134,9 +134,9 @@ impl TransactionLog {
 
 impl TransactionRecorder {
     /// Memory that one takes at most beside its questions, octets.
-    pub const MAX_OCTETS: usize = size_of::<Self>()
-        + crate::transactions::MAX_OPEN * size_of::<Option<Box<Question>>>()
-        + crate::message_stream::TEXT_OCTETS;
+    pub const MAX_OCTETS: usize = size_of::<Self>() + crate::message_stream::TEXT_OCTETS;
+    /// More for each question that may be open.
+    pub const OPEN_OCTETS: usize = size_of::<Option<Box<Question>>>();
 
     /// `parties`: endpoint 0 first. `is_one_way`: the answers to its questions are in other flows.
     pub fn new(parties: Parties, (application, confidence): (Application, Confidence), is_one_way: bool) -> Self {
@@ -153,7 +153,7 @@ impl TransactionRecorder {
     /// Ends that of the question with a number in the list.
     pub fn end(&mut self, at: usize, outcome: Outcome, log: &mut TransactionLog) {
         if let Some(question) = self.questions.remove(at) {
-            self.close(question, outcome, log);
+            self.close(*question, outcome, log);
         }
     }
 
@@ -192,7 +192,7 @@ impl TransactionRecorder {
         if self.is_one_way {
             if let Some(mut question) = log.begin(outcome.end_ns, false) {
                 question.findings = findings;
-                self.close(question, outcome, log);
+                self.close(*question, outcome, log);
             }
             return;
         }
@@ -206,13 +206,13 @@ impl TransactionRecorder {
             // Its answer, if there is one, is that of the other question with this id.
             other.findings = findings;
             if let Some(former) = place.replace(other) {
-                self.close(former, outcome, log);
+                self.close(*former, outcome, log);
             }
         }
     }
 
-    fn close(&self, question: Box<Question>, outcome: Outcome, log: &mut TransactionLog) {
-        let Question { time_ns, mut findings, sent, .. } = *question;
+    fn close(&self, question: Question, outcome: Outcome, log: &mut TransactionLog) {
+        let Question { time_ns, mut findings, sent, .. } = question;
         let Outcome { endpoint, end_ns, answer, is_forgotten, has_gap } = outcome;
         let is_http = self.application == Application::Http;
         let has_text = findings.has(if is_http { Fact::HttpMethod } else { Fact::DnsType });

@@ -100,7 +100,8 @@ impl Transactions {
     /// Memory that one takes at most, octets.
     pub const MAX_OCTETS: usize = size_of::<Self>() + MAX_OPEN * size_of::<Open>();
     /// More that it takes with records of transactions, beside those of the log.
-    pub const MAX_RECORDER_OCTETS: usize = TransactionRecorder::MAX_OCTETS + 2 * TEXT_OCTETS;
+    pub const MAX_RECORDER_OCTETS: usize =
+        TransactionRecorder::MAX_OCTETS + MAX_OPEN * TransactionRecorder::OPEN_OCTETS + 2 * TEXT_OCTETS;
 
     /// Begins to count, if the messages of the application can be counted. A flow of one direction has no answers
     /// to its questions. With a log, records its transactions; `payload` is one of its packets.
