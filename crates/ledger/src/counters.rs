@@ -130,6 +130,27 @@ impl InspectionCounters {
     }
 }
 
+/// Transactions (`--transactions`): questions of DNS and requests of HTTP/1, a record each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TransactionCounters {
+    /// Questions and requests.
+    pub begun: u64,
+    /// Neither answered nor at the end of their flow, or on the way to the sinks. 0 at the end of a run.
+    pub open: u64,
+    /// Left out because the memory for transactions was full.
+    pub left_out: u64,
+    /// Records by outcome, one entry per sink: `flows` are transactions.
+    pub sinks: Vec<SinkCounters>,
+}
+
+impl TransactionCounters {
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.begun += other.begun;
+        self.open += other.open;
+        self.left_out += other.left_out;
+    }
+}
+
 /// Steps of the system's clock during live capture (docs/metering.md, *Clock*).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClockCounters {

@@ -2,7 +2,7 @@
 
 use crate::counters::{
     ActionCounters, ClockCounters, InspectionCounters, OverloadCounters, RecordTotals, SinkCounters, TrafficCounters,
-    is_default,
+    TransactionCounters, is_default,
 };
 use crate::reasons::{PacketAnomaly, ReasonCounters, RefusalReason};
 use serde::Serialize;
@@ -29,6 +29,8 @@ pub struct Ledger {
     pub overload: OverloadCounters,
     /// Inspection of payload.
     pub inspection: InspectionCounters,
+    /// Records of transactions; `None` without `--transactions`.
+    pub transactions: Option<TransactionCounters>,
     /// Steps of the system's clock.
     pub clock: ClockCounters,
     /// What rules did with packets; `None` without rules.
@@ -71,6 +73,9 @@ impl Ledger {
         self.live.merge(other.live);
         self.overload.merge(other.overload);
         self.inspection.merge(other.inspection);
+        if let Some(theirs) = &other.transactions {
+            self.transactions.get_or_insert_default().merge(theirs);
+        }
         self.clock.merge(other.clock);
         if let Some(theirs) = &other.actions {
             self.actions.get_or_insert_default().merge(theirs);
@@ -105,6 +110,18 @@ impl Ledger {
                     format!("{what} of rules: forwarded + dropped + shunted + held = refused + metered + cache full"),
                     total,
                     counters.refused.total() + counters.metered + counters.dropped_cache_full,
+                );
+            }
+        }
+        if let Some(transactions) = &self.transactions {
+            for sink in &transactions.sinks {
+                equal(
+                    format!(
+                        "{}: transactions begun = exported + filtered + lost + waiting + left out + open",
+                        sink.sink
+                    ),
+                    transactions.begun,
+                    sink.total().flows + transactions.left_out + transactions.open,
                 );
             }
         }
@@ -163,6 +180,8 @@ impl Ledger {
             overload: OverloadCounters,
             #[serde(skip_serializing_if = "is_default")]
             inspection: InspectionCounters,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            transactions: &'a Option<TransactionCounters>,
             #[serde(skip_serializing_if = "is_default")]
             clock: ClockCounters,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,6 +209,7 @@ impl Ledger {
             link_types: &self.link_types,
             overload: self.overload,
             inspection: self.inspection,
+            transactions: &self.transactions,
             clock: self.clock,
             actions: &self.actions,
             sinks: &self.sinks,

@@ -21,6 +21,7 @@ mod timing;
 pub use counters::{
     ActionCounters, ClockCounters, EarlierCounters, InspectionCounters, MemberCounters, OutputCounters,
     OverloadCounters, PacketTotals, RecordTotals, RecorderCounters, RuleCounters, SinkCounters, TrafficCounters,
+    TransactionCounters,
 };
 pub use ledger::{Imbalance, Ledger};
 pub use reasons::{ExportLossReason, OutputDropReason, PacketAnomaly, ReasonCounters, RefusalReason};

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use weir_ledger::{
     ActionCounters, ClockCounters, EarlierCounters, ExportLossReason, Imbalance, InspectionCounters, Ledger,
     OutputDropReason, OverloadCounters, PacketTotals, RecordTotals, RefusalReason, RuleCounters, SinkCounters,
-    TrafficCounters,
+    TrafficCounters, TransactionCounters,
 };
 
 /// Whether packets were dropped or could not be read because of their link type, or records were not
@@ -14,7 +14,8 @@ pub fn has_problems(ledger: &Ledger) -> bool {
     let packets = &ledger.packets;
     packets.refused.get(RefusalReason::LinkType) > 0
         || packets.dropped_nic + packets.dropped_kernel + packets.dropped_queue + packets.dropped_cache_full > 0
-        || ledger.sinks.iter().any(|sink| {
+        || ledger.transactions.as_ref().is_some_and(|transactions| transactions.left_out > 0)
+        || ledger.sinks.iter().chain(ledger.transactions.iter().flat_map(|of| &of.sinks)).any(|sink| {
             !sink.earlier.lost.is_empty()
                 || sink.lost.keys().any(|&reason| reason != ExportLossReason::OutputClosed.key())
         })
@@ -77,6 +78,7 @@ pub fn counters(ledger: &Ledger, terminal_columns: Option<usize>) -> String {
         }
     }
     add_inspection(&mut rows, ledger.inspection);
+    ledger.transactions.iter().for_each(|transactions| add_transactions(&mut rows, transactions));
     let ClockCounters { steps_forward, steps_backward, offset_ns } = ledger.clock;
     if steps_forward + steps_backward > 0 {
         let seconds = offset_ns as f64 / 1e9;
@@ -156,6 +158,26 @@ fn add_inspection(rows: &mut Rows, inspection: InspectionCounters) {
     ] {
         if count > 0 {
             rows.add(name, &[count]);
+        }
+    }
+}
+
+/// Transactions, and what became of their records.
+fn add_transactions(rows: &mut Rows, transactions: &TransactionCounters) {
+    let TransactionCounters { begun, open, left_out, sinks } = transactions;
+    rows.add("transactions begun", &[*begun]);
+    for (name, count) in [("open", open), ("left out, too little memory", left_out)] {
+        if *count > 0 {
+            rows.add(format!("- {name}"), &[*count]);
+        }
+    }
+    for sink in sinks {
+        rows.add(format!("= {}, exported", sink.sink), &[sink.exported.flows]);
+        let lost = sink.lost.iter().map(|(reason, records)| (format!("lost, {reason}"), records.flows));
+        let others = [("filtered (where)", sink.filtered), ("waiting", sink.waiting), ("spooled", sink.spooled)];
+        let others = others.into_iter().map(|(what, records)| (what.into(), records.flows));
+        for (what, count) in others.chain(lost).filter(|(_, count)| *count > 0) {
+            rows.add(format!("  + {what}"), &[count]);
         }
     }
 }

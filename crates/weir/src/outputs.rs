@@ -1,6 +1,6 @@
 //! Outputs of the commands that meter: sinks, summary, ledger.
 
-use crate::arguments::{self, Enrichment, InvalidOutput, Metering, Output, RecordSink, Reporting};
+use crate::arguments::{self, Enrichment, InvalidOutput, Metering, Output, RecordSink, Reporting, Switch};
 use crate::console::style::{self, StyledLines};
 use crate::console::{self, Deadline, log};
 use crate::error::{Error, OutputError, sink_advice};
@@ -26,7 +26,7 @@ use weir_export::{
 use weir_fields::{Column, Profile, Words};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters, Timing};
-use weir_probe::SinkChange;
+use weir_probe::{BackPressure, Exporter, SinkChange};
 use weir_query::{RecordOrder, SelectingSink, View, ViewSettings};
 use weir_store::{RowForm, UpkeepTimes};
 
@@ -35,6 +35,10 @@ const LEDGER_IS_PLAIN: &str = "the ledger has string keys and plain numbers only
 
 pub struct Outputs {
     pub sinks: Vec<RecordSink>,
+    /// Those of transactions.
+    pub transactions: Vec<RecordSink>,
+    /// Columns of transactions: of JSON and CSV, of a store.
+    pub transaction_columns: [Vec<&'static Column>; 2],
     pub invalid: Vec<InvalidOutput>,
     /// All outputs: the option as the user wrote it, and its target.
     pub targets: Vec<(String, Target)>,
@@ -66,8 +70,11 @@ pub struct Outputs {
     pub timing: Timing,
 }
 
+#[derive(Default)]
 pub struct OpenOutputs {
     pub sinks: Vec<Box<dyn Sink + Send>>,
+    /// Those of transactions; `None` if none are recorded.
+    pub transactions: Option<Vec<Box<dyn Sink + Send>>>,
     /// Summary of all records, to be filled by its [`summary::observer`].
     pub summary: Arc<Mutex<TrafficSummary>>,
     stats: Option<File>,
@@ -91,7 +98,9 @@ impl Outputs {
         };
         let [columns, stored_columns] = [Profile::Basic, Profile::Store]
             .map(|profile| options.fields.as_ref().map_or_else(|| default(profile), |fields| fields.0.clone()));
-        let ledger_on_standard_output = stats == Some(Path::new("-"));
+        let transactions = options.transactions.clone();
+        let takes_standard_output =
+            stats == Some(Path::new("-")) || transactions.iter().any(|sink| sink.spec.is_standard_output());
         let (mut sinks, mut invalid) = (Vec::new(), Vec::new());
         for output in &options.outputs {
             match output {
@@ -104,8 +113,8 @@ impl Outputs {
             }
         }
         if options.outputs.is_empty() {
-            // The ledger replaces the table. It balances only with a sink.
-            sinks.push(RecordSink::table(if ledger_on_standard_output { "/dev/null" } else { "-" }));
+            // The ledger, or transactions, are in place of the table. The ledger balances only with a sink.
+            sinks.push(RecordSink::table(if takes_standard_output { "/dev/null" } else { "-" }));
         }
         let has_view = |sink: &&RecordSink| sink.spec.view_format().is_some();
         let views = |sinks: &[RecordSink]| sinks.iter().filter(has_view).count().max(1);
@@ -120,18 +129,19 @@ impl Outputs {
             bytes: view.max_memory_bytes() * views(&sinks) as u64,
             store_bytes: 0,
         });
-        let of_sink = |sink: &RecordSink| {
-            let name = format!("-o {sink}");
-            Target::all_of(&sink.spec).map(|target| (name.clone(), target)).collect::<Vec<_>>()
-        };
-        let mut targets: Vec<_> = sinks.iter().flat_map(of_sink).collect();
+        let mut targets: Vec<_> = sinks.iter().flat_map(|sink| targets_of("-o", sink)).collect();
+        targets.extend(transactions.iter().flat_map(|sink| targets_of("--transactions", sink)));
         if let Some(path) = stats {
             targets.push((stats_option(path), Target::of_path(path)));
         }
         let on_standard_output = sinks.iter().find(|sink| sink.spec.is_standard_output()).cloned();
         let stats = stats.map(Path::to_path_buf);
+        let transaction_columns =
+            [false, true].map(|is_stored| weir_fields::transaction_columns(is_stored, metering.dpi_fields));
         Self {
             sinks,
+            transactions,
+            transaction_columns,
             invalid,
             targets,
             on_standard_output,
@@ -153,7 +163,13 @@ impl Outputs {
 
     /// The targets of the sinks.
     pub fn sink_targets(&self) -> Vec<Target> {
-        self.sinks.iter().flat_map(|sink| Target::all_of(&sink.spec)).collect()
+        self.sinks.iter().chain(&self.transactions).flat_map(|sink| Target::all_of(&sink.spec)).collect()
+    }
+
+    /// Targets that sinks open also after the start.
+    pub fn later_targets(&self) -> Vec<Target> {
+        let specs = self.sinks.iter().chain(&self.transactions).map(|sink| &sink.spec);
+        specs.filter(|spec| Target::is_opened_later(spec)).flat_map(Target::all_of).collect()
     }
 
     pub fn table_on_standard_output(&self) -> bool {
@@ -165,7 +181,12 @@ impl Outputs {
     pub fn memory(&self) -> ViewMemory {
         let stores = self.sinks.iter().map(|sink| sink.spec.memory_bytes(&self.stored_columns, self.retries));
         let failovers = self.units().filter(|unit| unit.len() > 1).count() as u64;
-        let store_bytes = stores.sum::<u64>() + failovers * FailoverSink::MEMORY_BYTES as u64;
+        let [_, columns] = &self.transaction_columns;
+        let transactions = self.transactions.iter().map(|sink| sink.spec.memory_bytes(columns, self.retries));
+        let queues =
+            Exporter::memory_bytes_for(self.transactions.len(), Exporter::transaction_batches(BackPressure::Drop));
+        let transaction_bytes = transactions.sum::<u64>() + queues as u64;
+        let store_bytes = stores.sum::<u64>() + failovers * FailoverSink::MEMORY_BYTES as u64 + transaction_bytes;
         ViewMemory { store_bytes, ..self.view_memory }
     }
 
@@ -190,6 +211,18 @@ impl Outputs {
             .collect()
     }
 
+    /// Checks that there are transactions, if they are to be recorded. `is_fused`: the threads that meter get payload.
+    pub fn check_transactions(&self, metering: &Metering, is_fused: bool) -> Result<(), Error> {
+        let without = match () {
+            () if self.transactions.is_empty() => return Ok(()),
+            () if !is_fused => "--layout split or spread",
+            () if !metering.inspects() => "--dpi off",
+            () if metering.dpi_transactions == Switch::Off => "--dpi-transactions off",
+            () => return Ok(()),
+        };
+        Err(OutputError::TransactionsNeed(without).into())
+    }
+
     /// Checks a sink together with the view, without opening it.
     pub fn check_sink(&self, RecordSink { spec, failover, .. }: &RecordSink) -> Result<(), Error> {
         let Some(format) = spec.view_format() else { return Ok(()) };
@@ -211,6 +244,16 @@ impl Outputs {
     /// Checks the output of a sink, without changing it.
     pub fn check_output(&self, sink: &RecordSink, options: &arguments::Sinks, key: KeyOptions) -> Result<(), Error> {
         Ok(sink.spec.check(&self.export_options(options, key, FileMode::Append))?)
+    }
+
+    /// The same of a sink of transactions.
+    pub fn check_transaction_output(
+        &self,
+        sink: &RecordSink,
+        options: &arguments::Sinks,
+        key: KeyOptions,
+    ) -> Result<(), Error> {
+        Ok(sink.spec.check(&self.transaction_options(options, key, FileMode::Append))?)
     }
 
     /// How a sink is written that has a text at the end of the run instead of records: a view, or the
@@ -242,6 +285,13 @@ impl Outputs {
 
     /// Checks that no collector gets each record twice. Files and folders are checked with all other targets.
     fn check_collectors(&self) -> Result<(), Error> {
+        let repeated = |sinks: &[RecordSink]| {
+            let at = (1..sinks.len()).find(|&at| sinks[..at].iter().any(|other| sinks[at].repeats(other)));
+            at.map(|at| sinks[at].to_string())
+        };
+        if let Some(output) = repeated(&self.transactions) {
+            return Err(OutputError::SameCollector { other: output.clone(), output }.into());
+        }
         for (at, sink) in self.sinks.iter().enumerate() {
             if let Some(other) = self.sinks[..at].iter().find(|other| sink.repeats(other)) {
                 let (output, other) = (sink.to_string(), other.to_string());
@@ -270,6 +320,7 @@ impl Outputs {
         self.check_views(options)?;
         let units: Vec<_> = self.units().collect();
         let mut sinks: Vec<_> = units.iter().map(|_| None).collect();
+        let mut transactions: Vec<_> = self.transactions.iter().map(|_| None).collect();
         let mut stats = None;
         // Opening files may empty them, so pipes come first: a signal may end the wait for their readers.
         for is_last in [false, true] {
@@ -278,6 +329,12 @@ impl Outputs {
                     let (name, open) = (name_of(unit), || self.open_unit(unit, options, key, mode));
                     *opened = Some(files::wait_for_reader(&format!("-o {name}"), stop, open)?);
                     debug!(sink = name, "sink opened");
+                }
+            }
+            for (opened, sink) in transactions.iter_mut().zip(&self.transactions) {
+                if opened.is_none() && (is_last || is_pipe(&Target::of_sink(&sink.spec))) {
+                    let open = || self.open_transactions(sink, options, key, mode);
+                    *opened = Some(files::wait_for_reader(&format!("--transactions {sink}"), stop, open)?);
                 }
             }
             if let Some(path) = self.stats.as_deref()
@@ -289,7 +346,8 @@ impl Outputs {
             }
         }
         let (sinks, stats) = (sinks.into_iter().flatten().collect(), stats.flatten());
-        Ok(OpenOutputs { sinks, summary: Arc::default(), stats })
+        let transactions = transactions.into_iter().collect::<Option<Vec<_>>>().filter(|sinks| !sinks.is_empty());
+        Ok(OpenOutputs { sinks, transactions, summary: Arc::default(), stats })
     }
 
     /// Opens new sinks while the probe runs. `position` is the position of a unit that stays open.
@@ -339,14 +397,43 @@ impl Outputs {
                 Box::new(FailoverSink::new(&name, opened, of_member.attempts, self.retries))
             }
         };
-        // Expressions have the true values. No sink is opened without the key.
-        let opened: Box<dyn Sink + Send> = match (&options.anonymise, &self.anonymiser) {
-            (None, _) => opened,
-            (Some(_), Some(anonymiser)) => Box::new(AnonymisingSink::new(opened, anonymiser.clone())),
-            (Some(_), None) => return Err(OutputError::NoAnonymisationKey.into()),
-        };
+        // Expressions have the true values.
+        let opened = self.anonymised(opened, options)?;
         let gets_all = expressions.is_empty() && share.is_none();
         Ok(if gets_all { opened } else { Box::new(SelectingSink::new(&name, opened, expressions, *share)) })
+    }
+
+    /// Opens a sink of transactions.
+    fn open_transactions(
+        &self,
+        sink: &RecordSink,
+        options: &arguments::Sinks,
+        key: KeyOptions,
+        mode: FileMode,
+    ) -> Result<Box<dyn Sink + Send>, Error> {
+        let opened = self.anonymised(sink.spec.open(&self.transaction_options(options, key, mode))?, options)?;
+        Ok(match &sink.condition {
+            None => opened,
+            Some(condition) => Box::new(SelectingSink::new(&sink.to_string(), opened, vec![condition.clone()], None)),
+        })
+    }
+
+    /// The sink behind anonymisation, if that is requested. No sink is opened without the key.
+    fn anonymised(
+        &self,
+        opened: Box<dyn Sink + Send>,
+        options: &arguments::Sinks,
+    ) -> Result<Box<dyn Sink + Send>, Error> {
+        match (&options.anonymise, &self.anonymiser) {
+            (None, _) => Ok(opened),
+            (Some(_), Some(anonymiser)) => Ok(Box::new(AnonymisingSink::new(opened, anonymiser.clone()))),
+            (Some(_), None) => Err(OutputError::NoAnonymisationKey.into()),
+        }
+    }
+
+    fn transaction_options(&self, options: &arguments::Sinks, key: KeyOptions, mode: FileMode) -> ExportOptions {
+        let [columns, stored_columns] = self.transaction_columns.clone();
+        ExportOptions { uniflow: false, columns, stored_columns, ..self.export_options(options, key, mode) }
     }
 
     fn open_table(
@@ -523,6 +610,11 @@ pub fn write_json(mut json: Vec<u8>, path: &Path, file: Option<File>, problem: &
 
 fn stats_option(path: &Path) -> String {
     format!("--stats {}", path.display())
+}
+
+/// The targets of a sink, each with its option as the user wrote it.
+fn targets_of(option: &str, sink: &RecordSink) -> Vec<(String, Target)> {
+    Target::all_of(&sink.spec).map(|target| (format!("{option} {sink}"), target)).collect()
 }
 
 /// The name of a sink in the ledger and in the log.

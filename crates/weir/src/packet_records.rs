@@ -131,6 +131,7 @@ fn option_of_records(read: &Read) -> Option<&'static str> {
         (!sinks.by.is_empty(), "--by"),
         (sinks.every_ns.is_some(), "--every"),
         (read.metering.dpi.is_some(), "--dpi"),
+        (!sinks.transactions.is_empty(), "--transactions"),
     ];
     given.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
 }

@@ -6,7 +6,7 @@ use crate::arguments::{Metering, Output, Read};
 use crate::console::progress::Progress;
 use crate::enrichment::Enricher;
 use crate::error::Error;
-use crate::files::{self, Target};
+use crate::files;
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::memory::MemoryUse;
 use crate::missing_options;
@@ -14,7 +14,7 @@ use crate::outputs::{Outputs, log_sink_failure};
 use crate::packet_records;
 use crate::run_status::{Ended, RunStatus};
 use crate::sandbox::{Restrictions, Sandbox};
-use crate::settings::{settings, start_error};
+use crate::settings::{record_transactions, settings, start_error};
 use crate::signals::StopSignal;
 use crate::stored;
 use crate::summary;
@@ -64,6 +64,7 @@ pub fn run_pipeline(
     actions.iter().try_for_each(|actions| actions.check(sources, &outputs.targets, metering, &read.enrichment))?;
     let mut settings = settings(metering)?;
     missing_options::warn_of_inspection(metering, metering.inspects());
+    record_transactions(&mut settings, &read.sinks);
     settings.meter.marks = actions.is_some();
     settings.times_ns = read.times_ns()?;
     missing_options::warn(&outputs.sinks, &read.sinks, metering, metering.inspects(), &read.enrichment);
@@ -97,21 +98,19 @@ pub fn run_pipeline(
     let actions = actions.map(|actions| actions.open(sources, 1, &when_full, &timing, filter)).transpose()?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
-        let later = outputs.sinks.iter().map(|sink| &sink.spec).filter(|spec| Target::is_opened_later(spec));
-        let later: Vec<_> = later.flat_map(Target::all_of).collect();
-        Sandbox::enter(&later, &pipes, &[], Restrictions::of(sources, sends_by_dpdk, false));
+        Sandbox::enter(&outputs.later_targets(), &pipes, &[], Restrictions::of(sources, sends_by_dpdk, false));
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     open.set_without_payload(sources.iter().any(|source| matches!(source, SourceSpec::Packets(_))));
     let observer = Some(summary::observer(&open.summary));
-    let sinks = std::mem::take(&mut open.sinks);
+    let (sinks, transactions) = (std::mem::take(&mut open.sinks), open.transactions.take());
     let interface_names = enricher.as_ref().and_then(Enricher::interface_names);
     let enricher = enricher.as_ref().map(Enricher::record_enricher);
     // With one reading thread, two threads are busy, and this one while the number of flows grows.
     let memory_thread = (reading_threads > 0).then(CpuAffinity::default);
     let settings = Settings { observer, interface_names, enricher, memory_thread, timing, ..settings };
-    let (pipeline, exporter) = start_pipeline(settings, sinks, actions, is_requested)?;
+    let (pipeline, exporter) = start_pipeline(settings, sinks, transactions, actions, is_requested)?;
     stop_signal.start_thread_with(&timing, exporter.end_soon());
     let (ledger, Ended { status, problems }) = meter(&mut source, pipeline, exporter, &stop, progress);
     Ok(Ended { status: outputs.report(&ledger, open, &read.reporting, status, None), problems })
@@ -121,6 +120,7 @@ pub fn run_pipeline(
 fn outputs(read: &Read, sources: &[SourceSpec], metering: &Metering) -> Result<Outputs, Error> {
     let outputs = Outputs::new(&read.sinks, metering, &read.enrichment, read.reporting.stats.as_deref());
     Error::of(outputs.problems(&read.sinks))?;
+    outputs.check_transactions(metering, true)?;
     files::check_targets(sources, &outputs.targets)?;
     let anonymiser = anonymisation::load(&read.sinks)?;
     Ok(Outputs { anonymiser, timing: read.times.timing(), ..outputs })
@@ -129,11 +129,16 @@ fn outputs(read: &Read, sources: &[SourceSpec], metering: &Metering) -> Result<O
 fn start_pipeline(
     settings: Settings,
     sinks: Vec<Box<dyn Sink + Send>>,
+    transactions: Option<Vec<Box<dyn Sink + Send>>>,
     actions: Option<Vec<PacketActions>>,
     flows_requested: bool,
 ) -> Result<(Pipeline, Exporter), Error> {
     let exporter =
         Exporter::new(sinks, CpuAffinity::default(), BackPressure::Block, &settings).map_err(Error::Thread)?;
+    let exporter = match transactions {
+        Some(sinks) => exporter.with_transactions(sinks, &settings).map_err(Error::Thread)?,
+        None => exporter,
+    };
     let (config, handle) = (settings.meter, exporter.handle());
     let pipeline = Pipeline::new(settings, handle, actions.into_iter().flatten().next());
     let pipeline = pipeline.map_err(|error| start_error(&config, flows_requested, error))?;

@@ -1,6 +1,6 @@
 //! Settings of a pipeline from the options that `weir read` and `weir probe` share.
 
-use crate::arguments::{FullPolicy, Inspection, KeyField, Metering, ProbeOptions, Selection, Switch};
+use crate::arguments::{FullPolicy, Inspection, KeyField, Metering, ProbeOptions, Selection, Sinks, Switch};
 use crate::error::Error;
 use crate::memory;
 use std::io;
@@ -76,9 +76,17 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     })
 }
 
+/// Lets the meter record transactions, if a sink gets them.
+pub fn record_transactions(settings: &mut Settings, sinks: &Sinks) {
+    if let Some(inspection) = settings.meter.inspection.as_mut().filter(|_| !sinks.transactions.is_empty()) {
+        inspection.transaction_octets = InspectionSettings::TRANSACTION_OCTETS;
+    }
+}
+
 /// Settings of the pipelines of a probe.
 pub fn probe_settings(probe: &ProbeOptions) -> Result<Settings, Error> {
     let mut settings = settings(&probe.metering)?;
+    record_transactions(&mut settings, &probe.sinks);
     if !probe.inspects() {
         (settings.meter.inspection, settings.meter.second_opinion) = (None, false);
     }

@@ -186,6 +186,7 @@ fn check_options(read: &Read) -> Result<(), Error> {
         (given.dpi_fields, "--dpi-fields"),
         (given.dpi_transactions != usual.dpi_transactions, "--dpi-transactions"),
         (given.dpi_ports, "--dpi-ports"),
+        (!read.sinks.transactions.is_empty(), "--transactions"),
         (given.full != usual.full, "--full"),
         (read.rules.is_some(), "--rules"),
         (read.threads.is_some(), "--threads"),

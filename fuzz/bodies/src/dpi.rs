@@ -79,6 +79,7 @@ pub fn dpi_inspector(input: &[u8]) {
         findings_octets: 1 << 10,
         names: 2,
         transactions: 2,
+        transaction_octets: 1 << 13,
         two_way: true,
         personal: true,
         ports: false,
@@ -125,6 +126,9 @@ pub fn dpi_inspector(input: &[u8]) {
     let InspectionCounters { flows, recognised, recognised_by_packet, .. } = *inspector.counters();
     assert_eq!(recognised_by_packet.iter().sum::<u64>(), recognised);
     assert!(recognised <= flows && flows <= 4);
+    let recorded = inspector.take_transactions().count() as u64;
+    let counters = inspector.transaction_counters().expect("transactions are recorded");
+    assert_eq!((counters.begun, counters.open), (recorded + counters.left_out, 0));
 }
 
 fn claims(verdict: Verdict) -> bool {

@@ -7,7 +7,7 @@
 //! was not read.
 
 use crate::lines::{Fields, MAX_FIELD_LINES, after_word, fields};
-use crate::{Application, Confidence, Fact, Findings, Streams, Verdict, tls};
+use crate::{Application, Confidence, Fact, Findings, Note, Streams, Verdict, tls};
 use memchr::{memchr, memchr3, memmem, memrchr};
 
 /// Octets of a method. The longest registered one has 17 (RFC 9110 section 16.1).
@@ -177,6 +177,12 @@ fn read_request_line(octets: &[u8], findings: &mut Findings) -> Result<usize, Ve
         return Err(Verdict::More);
     }
     findings.recognise(Application::Http, Confidence::Message);
+    find_target(method, target, findings);
+    Ok(method_octets + 1 + line_end + 1)
+}
+
+/// Extracts method, host and path of a request line.
+fn find_target(method: &[u8], target: &[u8], findings: &mut Findings) {
     findings.set_text(Fact::HttpMethod, method);
     // The host of the target counts more than the header (RFC 9112 section 3.2.2).
     if method == b"CONNECT" {
@@ -187,7 +193,30 @@ fn read_request_line(octets: &[u8], findings: &mut Findings) -> Result<usize, Ve
     } else {
         findings.set_text(Fact::HttpPath, target);
     }
-    Ok(method_octets + 1 + line_end + 1)
+}
+
+/// Extracts method, host and path of a line that is known to be that of a request. The end of a long line is
+/// missing: a host whose end is missing is left out, because a password may be in front of it.
+pub(crate) fn find_request(line: &[u8], is_whole: bool, findings: &mut Findings) {
+    let (method, rest) = line.split_at(memchr(b' ', line).unwrap_or(line.len()));
+    let end = memrchr(b' ', rest).filter(|&at| is_whole && rest[at + 1..].starts_with(b"HTTP/"));
+    let target = rest[..end.unwrap_or(rest.len())].trim_ascii();
+    if is_whole {
+        return find_target(method, target, findings);
+    }
+    findings.note(Note::Cut);
+    let has_host = after_scheme(target).is_some();
+    if method == b"CONNECT" || has_host && absolute_target(target).is_none_or(|(_, path)| path.is_empty()) {
+        findings.set_text(Fact::HttpMethod, method);
+    } else {
+        find_target(method, target, findings);
+    }
+}
+
+/// The host that a line of a head names, if it is the field `Host`.
+pub(crate) fn host_of(line: &[u8]) -> Option<&[u8]> {
+    let (name, value) = line.split_at(memchr(b':', line)?);
+    name.trim_ascii().eq_ignore_ascii_case(b"host").then(|| without_user(value[1..].trim_ascii()))
 }
 
 /// What follows the scheme of a target that has one.

@@ -50,6 +50,7 @@ mod stun;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod transaction_log;
 mod transactions;
 mod wireguard;
 
@@ -59,4 +60,5 @@ pub use inspector::{FlowInspection, InspectionSettings, Inspector, Payload};
 pub use readers::{DATAGRAM_READERS, DatagramReader, DatagramState, STREAM_READERS, StreamReader};
 pub use streams::{Datagram, Streams, Verdict};
 pub use tls::{ja3, ja3s, ja4};
+pub use transaction_log::{Parties, Transaction};
 pub use transactions::MessageCounts;

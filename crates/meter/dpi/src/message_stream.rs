@@ -22,6 +22,12 @@ const DNS_LENGTH_OCTETS: usize = 2;
 /// A jump beyond this is another connection, or damage.
 const MAX_JUMP: u32 = 1 << 30;
 
+/// Octets of a line, or of a message of DNS, that [`Text`] has: with a method, a host and a path of
+/// [`crate::MAX_TEXT_OCTETS`] each, a line fits.
+pub(crate) const TEXT_OCTETS: usize = 512;
+/// Header and first question of a message of DNS: the longest name, type and class.
+const DNS_QUESTION_OCTETS: usize = DNS_HEADER_OCTETS + 255 + 4;
+
 /// What a request asks for, as far as the body of its response depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Method {
@@ -47,6 +53,37 @@ pub(crate) enum Event {
     RequestEnd,
     /// HTTP: a status line.
     Response(u16),
+}
+
+/// The octets of a question, for what records it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Text<'a> {
+    /// DNS: the start of the message of a question, as far as its first question may reach.
+    Question(&'a [u8]),
+    /// HTTP: the line of the last request, and whether it is whole.
+    RequestLine(&'a [u8], bool),
+    /// HTTP: a line after it, and whether it is whole; empty at the end of the head.
+    FieldLine(&'a [u8], bool),
+}
+
+/// What takes the messages of a stream. Any function that takes events is one.
+pub(crate) trait Receiver {
+    /// Takes a message. Returns the method of the request that a response answers.
+    fn enter(&mut self, event: Event) -> Method;
+
+    /// Whether it takes texts, too.
+    fn takes_texts(&self) -> bool {
+        false
+    }
+
+    /// Takes the text of a question that it has.
+    fn text(&mut self, _text: Text<'_>) {}
+}
+
+impl<F: FnMut(Event) -> Method> Receiver for F {
+    fn enter(&mut self, event: Event) -> Method {
+        self(event)
+    }
 }
 
 /// Where the next octet belongs.
@@ -87,6 +124,8 @@ pub(crate) struct MessageStream {
     place: Place,
     head: Head,
     line: ArrayVec<u8, LINE_OCTETS>,
+    /// What [`Text`] will have, up to [`TEXT_OCTETS`], if it is in several segments.
+    text: Vec<u8>,
     has_missed: bool,
     /// A segment had too many lines.
     is_work_limited: bool,
@@ -123,16 +162,8 @@ impl MessageStream {
         self.place = Place::Rest;
     }
 
-    /// Reads the payload of a segment. `enter` takes each message, and returns the method of the
-    /// request that a response answers.
-    pub fn read(
-        &mut self,
-        is_dns: bool,
-        sequence: u32,
-        octets: &[u8],
-        wire_octets: u32,
-        mut enter: impl FnMut(Event) -> Method,
-    ) {
+    /// Reads the payload of a segment.
+    pub fn read(&mut self, is_dns: bool, sequence: u32, octets: &[u8], wire_octets: u32, mut receiver: impl Receiver) {
         let next = *self.next.get_or_insert(sequence);
         let end = sequence.wrapping_add(wire_octets);
         let is_new = end.wrapping_sub(next);
@@ -147,9 +178,9 @@ impl MessageStream {
         }
         let rest = octets.get(known as usize..).unwrap_or_default();
         if is_dns {
-            self.read_dns(rest, &mut enter)
+            self.read_dns(rest, &mut receiver)
         } else {
-            self.read_http(rest, &mut enter)
+            self.read_http(rest, &mut receiver)
         }
         let captured = known.max(octets.len() as u32);
         if captured < wire_octets {
@@ -159,6 +190,7 @@ impl MessageStream {
 
     /// Skips octets that are missing.
     fn skip(&mut self, octets: u32) {
+        self.text = Vec::new();
         match &mut self.place {
             Place::Body(left) | Place::Chunk(left) if *left >= octets.into() && octets < MAX_JUMP => {
                 *left -= u64::from(octets);
@@ -172,6 +204,7 @@ impl MessageStream {
     fn lose(&mut self) {
         (self.place, self.has_missed) = (Place::Lost, true);
         self.line.clear();
+        self.text = Vec::new();
     }
 
     fn leave_empty_body(&mut self) {
@@ -193,11 +226,17 @@ impl MessageStream {
         &octets[taken as usize..]
     }
 
-    fn read_dns(&mut self, mut octets: &[u8], enter: &mut impl FnMut(Event) -> Method) {
+    fn read_dns(&mut self, mut octets: &[u8], receiver: &mut impl Receiver) {
         const OCTETS: usize = DNS_LENGTH_OCTETS + DNS_HEADER_OCTETS;
         while !octets.is_empty() {
             match self.place {
-                Place::Body(left) => octets = self.take_body(octets, left),
+                Place::Body(left) => {
+                    let rest = self.take_body(octets, left);
+                    if !self.text.is_empty() {
+                        self.take_question(&octets[..octets.len() - rest.len()], receiver);
+                    }
+                    octets = rest;
+                }
                 Place::Start => {
                     let taken = (OCTETS - self.line.len()).min(octets.len());
                     self.line.extend(octets[..taken].iter().copied());
@@ -206,21 +245,33 @@ impl MessageStream {
                         return;
                     }
                     let length = usize::from(u16::from_be_bytes([self.line[0], self.line[1]]));
-                    let event = dns_event(&self.line[DNS_LENGTH_OCTETS..]);
-                    self.line.clear();
-                    let (Some(event), Some(rest)) = (event, length.checked_sub(DNS_HEADER_OCTETS)) else {
+                    let line = std::mem::take(&mut self.line);
+                    let header = &line[DNS_LENGTH_OCTETS..];
+                    let (Some(event), Some(rest)) = (dns_event(header), length.checked_sub(DNS_HEADER_OCTETS)) else {
                         return self.lose();
                     };
-                    enter(event);
+                    receiver.enter(event);
                     self.place = Place::Body(rest as u64);
                     self.leave_empty_body();
+                    if receiver.takes_texts() && matches!(event, Event::Question(_)) {
+                        self.take_question(header, receiver);
+                    }
                 }
                 _ => return,
             }
         }
     }
 
-    fn read_http(&mut self, mut octets: &[u8], enter: &mut impl FnMut(Event) -> Method) {
+    /// Takes octets of a message of DNS until it ends, or has the whole of its first question.
+    fn take_question(&mut self, octets: &[u8], receiver: &mut impl Receiver) {
+        let taken = octets.len().min(DNS_QUESTION_OCTETS - self.text.len());
+        self.text.extend(&octets[..taken]);
+        if self.text.len() == DNS_QUESTION_OCTETS || self.place == Place::Start {
+            receiver.text(Text::Question(&std::mem::take(&mut self.text)));
+        }
+    }
+
+    fn read_http(&mut self, mut octets: &[u8], receiver: &mut impl Receiver) {
         if self.place == Place::Lost && begins_message(octets) {
             self.place = Place::Start;
         }
@@ -231,7 +282,7 @@ impl MessageStream {
                 Place::Body(left) | Place::Chunk(left) => {
                     octets = self.take_body(octets, left);
                     if self.place == Place::Start && self.head.status == 0 {
-                        enter(Event::RequestEnd);
+                        receiver.enter(Event::RequestEnd);
                     }
                 }
                 _ => {
@@ -247,24 +298,53 @@ impl MessageStream {
                             return self.lose();
                         }
                         let line = std::mem::take(&mut self.line);
-                        self.read_line(line.trim_ascii_end(), enter);
+                        let place = self.place;
+                        self.read_line(line.trim_ascii_end(), receiver);
+                        if receiver.takes_texts() {
+                            self.end_text(place, part, receiver);
+                        }
+                    } else if receiver.takes_texts() {
+                        let kept = part.len().min(TEXT_OCTETS - self.text.len());
+                        self.text.extend(&part[..kept]);
                     }
                 }
             }
         }
     }
 
-    fn read_line(&mut self, line: &[u8], enter: &mut impl FnMut(Event) -> Method) {
+    /// Passes on the text of a line that was read, and that began at a place: its last part, after those that are
+    /// kept.
+    fn end_text(&mut self, began: Place, part: &[u8], receiver: &mut impl Receiver) {
+        let mut text = std::mem::take(&mut self.text);
+        let is_first = match (began, self.place) {
+            (Place::Start, Place::Head) if self.head.status == 0 => true,
+            (Place::Head, _) if self.head.status == 0 => false,
+            _ => return,
+        };
+        let length = text.len() + part.len();
+        let part = &part[..part.len().min(TEXT_OCTETS - text.len())];
+        // Most lines are in one segment.
+        let line = if text.is_empty() {
+            part
+        } else {
+            text.extend(part);
+            &text
+        };
+        let (line, is_whole) = (line.trim_ascii_end(), length <= TEXT_OCTETS);
+        receiver.text(if is_first { Text::RequestLine(line, is_whole) } else { Text::FieldLine(line, is_whole) });
+    }
+
+    fn read_line(&mut self, line: &[u8], receiver: &mut impl Receiver) {
         match self.place {
             // Empty lines before a request are ignored (RFC 9112 section 2.2).
             Place::Start if line.is_empty() => {}
             Place::Start => match (status(line), method(line)) {
                 (Some(status), _) => {
-                    self.head = Head { status, method: enter(Event::Response(status)), ..Head::default() };
+                    self.head = Head { status, method: receiver.enter(Event::Response(status)), ..Head::default() };
                     self.place = Place::Head;
                 }
                 (None, Some(method)) => {
-                    enter(Event::Request(method));
+                    receiver.enter(Event::Request(method));
                     self.head = Head { method, ..Head::default() };
                     self.place = Place::Head;
                 }
@@ -273,7 +353,7 @@ impl MessageStream {
             Place::Head if line.is_empty() => {
                 self.place = self.head.place_after();
                 if self.place == Place::Start && self.head.status == 0 {
-                    enter(Event::RequestEnd);
+                    receiver.enter(Event::RequestEnd);
                 }
             }
             Place::Head => self.head.read_field(line),
@@ -290,7 +370,7 @@ impl MessageStream {
             Place::Trailer if line.is_empty() => {
                 self.place = Place::Start;
                 if self.head.status == 0 {
-                    enter(Event::RequestEnd);
+                    receiver.enter(Event::RequestEnd);
                 }
             }
             _ => {}

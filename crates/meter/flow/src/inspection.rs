@@ -5,11 +5,12 @@ use crate::key::Endpoint;
 use crate::mapped_array::MappedArray;
 use crate::second_opinion::SecondOpinion;
 use crate::slot::TCP;
+use crate::{Direction, FlowRecord};
 use std::io;
 use std::sync::Arc;
-use weir_dpi::{Findings, FlowInspection, InspectionSettings, Inspector, Payload};
-use weir_ledger::InspectionCounters;
-use weir_packet::{Flags, Packet};
+use weir_dpi::{Findings, FlowInspection, InspectionSettings, Inspector, Parties, Payload, Transaction};
+use weir_ledger::{InspectionCounters, TransactionCounters};
+use weir_packet::{Flags, Network, Packet};
 
 const UDP: u8 = 17;
 
@@ -153,7 +154,19 @@ impl Inspection {
             tcp,
             is_last,
         };
+        inspector.set_ipv6(packet.network == Network::Ipv6);
         inspector.inspect(flow, &payload) || second
+    }
+
+    /// Appends a record of each transaction that has ended since the last call.
+    pub fn take_transactions(&mut self, out: &mut Vec<FlowRecord>) {
+        if let Some(inspector) = &mut self.inspector {
+            out.extend(inspector.take_transactions().map(record_of));
+        }
+    }
+
+    pub fn transaction_counters(&self) -> Option<TransactionCounters> {
+        self.inspector.as_ref().and_then(Inspector::transaction_counters)
     }
 
     /// Whether nothing more will be found about a flow but counts of its messages.
@@ -192,5 +205,25 @@ impl Inspection {
             inspector.end_flow(flow);
         }
         self.second.iter_mut().for_each(|second| second.end_flow(slot));
+    }
+}
+
+/// The record of a transaction: as of a flow whose only packets are the question and its answer.
+fn record_of(transaction: Transaction) -> FlowRecord {
+    let Transaction { parties, time_ns, end_ns, answer_ns, findings } = transaction;
+    let Parties { addresses: [source, destination], ports: [source_port, destination_port], .. } = parties;
+    let forward = Direction { packets: 1, first_ns: time_ns, last_ns: end_ns, ..Direction::default() };
+    let answer = |answer_ns| Direction { packets: 1, first_ns: answer_ns, last_ns: answer_ns, ..Direction::default() };
+    FlowRecord {
+        source,
+        destination,
+        source_port,
+        destination_port,
+        protocol: if parties.is_tcp { TCP } else { UDP },
+        network: if parties.is_ipv6 { Network::Ipv6 } else { Network::Ipv4 },
+        forward,
+        reverse: answer_ns.map_or_else(Direction::default, answer),
+        findings: Some(Arc::new(findings)),
+        ..FlowRecord::NONE
     }
 }

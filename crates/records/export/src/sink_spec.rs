@@ -39,6 +39,11 @@ impl SinkSpec {
         self.text[self.name_length..].get(WHERE.len()..)
     }
 
+    /// What the specification begins with.
+    pub fn scheme(&self) -> &'static str {
+        self.kind.scheme
+    }
+
     /// How the sink writes a view; `None` if it gets records only.
     pub fn view_format(&self) -> Option<ViewFormat> {
         self.kind.view

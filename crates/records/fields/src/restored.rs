@@ -139,7 +139,7 @@ fn entry_name(name: &str) -> &str {
 }
 
 /// Whether all records have a field: its key, times and counts.
-fn is_of_every_record(column: &Column) -> bool {
+pub(crate) fn is_of_every_record(column: &Column) -> bool {
     // Without inspection, they have no application.
     let is_basic = column.is_in(Profile::Basic) && column.is_in(Profile::Store) && column.is_of(Origin::Meter);
     is_basic && column.restore.is_some()

@@ -12,14 +12,25 @@ pub struct Account {
     pub sent: RecordTotals,
     /// Records dropped because the queues of all sinks were full.
     pub lost: RecordTotals,
+    /// Records of transactions sent to the exporter. They are not among the others.
+    pub sent_transactions: u64,
+    /// Those dropped because the queues of all their sinks were full.
+    pub lost_transactions: u64,
 }
 
 impl Account {
     /// Adds the counters of another pipeline or stage.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.ledger.merge(&other.ledger);
+        self.merge_exports(other);
+    }
+
+    /// Adds the records that another pipeline exported.
+    pub(crate) fn merge_exports(&mut self, other: &Self) {
         self.sent.merge(other.sent);
         self.lost.merge(other.lost);
+        self.sent_transactions += other.sent_transactions;
+        self.lost_transactions += other.lost_transactions;
     }
 
     /// The account of a pipeline whose meter has processed every packet that the reader decoded.
@@ -45,6 +56,10 @@ impl Account {
     pub(crate) fn combined_after_panic(reader: &Ledger, mut meter: Account) -> Self {
         meter.ledger.live = RecordTotals::default();
         meter.ledger.flows_created = meter.sent.flows + meter.lost.flows;
+        let exported = meter.sent_transactions + meter.lost_transactions;
+        if let Some(transactions) = &mut meter.ledger.transactions {
+            (transactions.begun, transactions.open) = (transactions.left_out + exported, 0);
+        }
         Self::combined_with_losses(reader, meter)
     }
 

@@ -5,7 +5,7 @@ use crate::exporter::export_handle::ExportHandle;
 use crate::heartbeat::catch_panic;
 use crate::loss_channel::LossHistories;
 use crate::loss_history::LossSnapshot;
-use crate::record_output::{BATCH, MAX_WAITING, RecordAnnotator, RecordOutput};
+use crate::record_output::{BATCH, MAX_WAITING, RecordAnnotator, RecordOutput, TransactionOutput};
 use crate::settings::Settings;
 use std::io;
 use std::thread::Builder;
@@ -20,14 +20,16 @@ pub(crate) const IDLE_CLOCK_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct MeteringStage {
     pub meter: Meter,
     output: RecordOutput,
+    transactions: Option<TransactionOutput>,
     annotator: RecordAnnotator,
     level: u8,
     clock_advanced: Instant,
 }
 
 impl MeteringStage {
-    pub fn new(settings: &Settings, handle: ExportHandle, histories: LossHistories) -> io::Result<Self> {
+    pub fn new(settings: &Settings, mut handle: ExportHandle, histories: LossHistories) -> io::Result<Self> {
         let annotator = RecordAnnotator::new(settings, histories);
+        let transactions = handle.transactions.take().map(|handle| TransactionOutput::new(*handle));
         let (output, level) = (RecordOutput::new(handle), annotator.level());
         let mut meter = Meter::new(settings.meter)?;
         meter.set_detail(annotator.settings_of(level).detail);
@@ -40,7 +42,7 @@ impl MeteringStage {
             // Without this thread the meter is slower. It ends when the meter is dropped.
             let _ = Builder::new().name("weir-memory".into()).spawn(run);
         }
-        Ok(Self { meter, output, annotator, level, clock_advanced: Instant::now() })
+        Ok(Self { meter, output, transactions, annotator, level, clock_advanced: Instant::now() })
     }
 
     /// Changes the timeouts, also of existing flows.
@@ -80,6 +82,19 @@ impl MeteringStage {
     #[inline]
     pub fn process_with(&mut self, packets: &[Packet], payloads: &impl Payloads, follower: &mut impl PacketFollower) {
         self.meter.process_with(packets, payloads, follower, &mut self.output.records);
+        if self.transactions.is_some() {
+            self.take_transactions();
+        }
+    }
+
+    /// Takes the transactions that have ended, and exports them if a batch is full.
+    #[cold]
+    #[inline(never)]
+    fn take_transactions(&mut self) {
+        if let Some(output) = &mut self.transactions {
+            self.meter.take_transactions(&mut output.records);
+            output.export_when_full(&self.annotator);
+        }
     }
 
     /// Exports records if a batch is full or they have waited too long. If the loss histories do
@@ -112,10 +127,14 @@ impl MeteringStage {
             }
         }
         self.output.check_overdue(now);
+        if let Some(output) = &mut self.transactions {
+            output.export_when_overdue(&self.annotator, now);
+        }
     }
 
     pub fn advance_time(&mut self, now_ns: u64) {
         self.meter.advance_time(now_ns, &mut self.output.records);
+        self.take_transactions();
     }
 
     pub fn migrate_in(&mut self, flow: MigratedFlow) {
@@ -133,7 +152,14 @@ impl MeteringStage {
         ledger.live.merge(totals(&self.output.records));
         ledger.overload = self.annotator.counters;
         ledger.inspection = self.meter.inspection_counters();
-        Account { ledger, sent: self.output.sent, lost: self.output.lost }
+        let mut account = Account { ledger, sent: self.output.sent, lost: self.output.lost, ..Account::default() };
+        if let Some(output) = &self.transactions {
+            (account.sent_transactions, account.lost_transactions) = (output.sent, output.lost);
+            let mut counters = self.meter.transaction_counters().unwrap_or_default();
+            counters.open += output.records.len() as u64;
+            account.ledger.transactions = Some(counters);
+        }
+        account
     }
 
     /// Whether a meter without packets ends now, also if readers do not.
@@ -149,18 +175,34 @@ impl MeteringStage {
     /// Ends every flow, exports the last records and returns the final account.
     pub fn finish(&mut self) -> Account {
         self.output.handle.start_draining(self.account().ledger.live.flows);
+        if let Some(output) = &mut self.transactions {
+            output.handle.start_draining(self.meter.transaction_counters().map_or(0, |counters| counters.open));
+        }
         while self.meter.drain_up_to(BATCH, &mut self.output.records) && !self.output.handle.is_closed() {
             self.output.export(&mut self.annotator);
+            self.take_transactions();
         }
+        self.end_transactions();
         let mut account = self.account();
         if self.output.handle.is_closed() {
             // Millions of flows would take seconds.
             let rest = std::mem::take(&mut account.ledger.live);
             self.output.handle.lose(rest);
             account.sent.merge(rest);
+            if let (Some(output), Some(counters)) = (&mut self.transactions, &mut account.ledger.transactions) {
+                output.lose(std::mem::take(&mut counters.open));
+                account.sent_transactions = output.sent;
+            }
             return account;
         }
         self.output.export(&mut self.annotator);
         self.account()
+    }
+
+    /// Exports the last transactions.
+    fn end_transactions(&mut self) {
+        let Some(output) = &mut self.transactions else { return };
+        self.meter.take_transactions(&mut output.records);
+        output.export(&self.annotator);
     }
 }

@@ -66,7 +66,7 @@ pub struct FinalReport {
 
 impl Probe {
     /// Starts the worker groups and the sinks. Each thread allocates its memory itself, on its NUMA
-    /// node.
+    /// node. `transactions` are the sinks of the records of transactions, if these are recorded.
     ///
     /// # Errors
     /// The system has too little memory or cannot start a thread.
@@ -74,6 +74,7 @@ impl Probe {
         groups: Vec<WorkerGroupSpec>,
         settings: Settings,
         sinks: Vec<Box<dyn Sink + Send>>,
+        transactions: Option<Vec<Box<dyn Sink + Send>>>,
         sink_affinity: CpuAffinity,
         back_pressure: BackPressure,
     ) -> io::Result<Self> {
@@ -84,6 +85,10 @@ impl Probe {
         interfaces.sort();
         interfaces.dedup();
         let exporter = Exporter::new(sinks, sink_affinity, back_pressure, &settings)?;
+        let exporter = match transactions {
+            Some(sinks) => exporter.with_transactions(sinks, &settings)?,
+            None => exporter,
+        };
         let mut probe = Self {
             groups: Vec::new(),
             exporter,

@@ -105,6 +105,64 @@ impl RecordOutput {
     }
 }
 
+/// Exports the records of transactions of one meter.
+pub(crate) struct TransactionOutput {
+    /// The meter appends records here.
+    pub records: Vec<FlowRecord>,
+    exported: Instant,
+    pub handle: ExportHandle,
+    /// Records that at least one sink accepted.
+    pub sent: u64,
+    /// Records that no sink accepted.
+    pub lost: u64,
+}
+
+impl TransactionOutput {
+    pub fn new(handle: ExportHandle) -> Self {
+        Self { records: Vec::with_capacity(MAX_BATCH), exported: Instant::now(), handle, sent: 0, lost: 0 }
+    }
+
+    /// Exports records if a batch is full.
+    pub fn export_when_full(&mut self, annotator: &RecordAnnotator) {
+        if self.records.len() >= BATCH {
+            self.export(annotator);
+        }
+    }
+
+    /// Exports records that have waited too long. For idle pipelines.
+    pub fn export_when_overdue(&mut self, annotator: &RecordAnnotator, now: Instant) {
+        if now - self.exported >= EXPORT_INTERVAL {
+            self.export(annotator);
+        }
+    }
+
+    pub fn export(&mut self, annotator: &RecordAnnotator) {
+        self.exported = Instant::now();
+        annotator.adjust_times(&mut self.records);
+        let mut rest = std::mem::take(&mut self.records);
+        while !rest.is_empty() {
+            let next = rest.split_off(rest.len().min(MAX_BATCH));
+            let records = rest.len() as u64;
+            let (count, empty) = match self.handle.write(rest) {
+                Ok(empty) => (&mut self.sent, empty),
+                Err(empty) => (&mut self.lost, empty),
+            };
+            *count += records;
+            self.records = empty;
+            rest = next;
+        }
+        // Not the rest of a batch that was refused.
+        self.records.clear();
+    }
+
+    /// Counts transactions that no sink gets because the end of the run is over.
+    pub fn lose(&mut self, transactions: u64) {
+        self.records.clear();
+        self.handle.lose(RecordTotals { flows: transactions, ..RecordTotals::default() });
+        self.sent += transactions;
+    }
+}
+
 pub(crate) struct RecordAnnotator {
     /// Losses and levels of the readers of this meter.
     pub histories: LossHistories,
@@ -135,9 +193,7 @@ impl RecordAnnotator {
     }
 
     pub fn annotate(&mut self, records: &mut [FlowRecord]) {
-        // The reader that looked last knows most steps.
-        let clocks = self.histories.iter().map(|history| history.newest.clock);
-        let clock = clocks.max_by_key(|clock| clock.forward + clock.backward).unwrap_or_default();
+        let clock = self.clock();
         let is_complete = self.base_level == 0 && self.sampling_population == 1;
         let nothing_missing = is_complete && self.histories.iter().all(LossHistory::is_empty);
         for record in records {
@@ -150,6 +206,20 @@ impl RecordAnnotator {
                 self.apply_clock_steps(record, clock.offset_ns);
             }
         }
+    }
+
+    /// Moves records of transactions to the time of the system's clock.
+    pub fn adjust_times(&self, records: &mut [FlowRecord]) {
+        let clock = self.clock();
+        if clock != ClockSteps::default() {
+            records.iter_mut().for_each(|record| self.apply_clock_steps(record, clock.offset_ns));
+        }
+    }
+
+    /// The steps of the clock so far: the reader that looked last knows most of them.
+    fn clock(&self) -> ClockSteps {
+        let clocks = self.histories.iter().map(|history| history.newest.clock);
+        clocks.max_by_key(|clock| clock.forward + clock.backward).unwrap_or_default()
     }
 
     fn annotate_one(&mut self, record: &mut FlowRecord) {

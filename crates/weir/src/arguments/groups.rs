@@ -1,6 +1,9 @@
 //! Options that several commands share.
 
-use super::values::{FieldList, Output, parse_expression, parse_fields, parse_groups, parse_interval, parse_timing};
+use super::values::{
+    FieldList, Output, RecordSink, parse_expression, parse_fields, parse_groups, parse_interval, parse_timing,
+    parse_transaction_sink,
+};
 use super::{ENRICHMENT, INPUT, INSPECTION, METERING, OPERATION, OUTPUT};
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -142,6 +145,12 @@ pub struct Sinks {
     /// anonymised addresses only, names=drop leaves names out (weir help anonymise). Expressions of --where have the true values
     #[arg(long, value_name = "KEYFILE")]
     pub anonymise: Option<AnonymisationSpec>,
+
+    /// Record each question of DNS and each request of HTTP/1 with its answer: JSON or CSV (a file, or - for standard
+    /// output), Parquet, Arrow, or JSON over a connection; may be repeated (weir help transactions). Paths need --dpi-fields.
+    /// --where does not apply: ?where=EXPRESSION does
+    #[arg(long, value_name = "SINK", value_parser = parse_transaction_sink, help_heading = INSPECTION)]
+    pub transactions: Vec<RecordSink>,
 
     /// Write each bidirectional flow as two unidirectional records. Flows are metered as without this option
     #[arg(long)]

@@ -161,6 +161,22 @@ impl fmt::Display for RecordSink {
     }
 }
 
+/// Sinks that transactions can have.
+const TRANSACTION_SINKS: [&str; 7] = ["json", "csv", "parquet", "arrow", "json+unix", "json+tcp", "json+tls"];
+
+/// Parses a sink of transactions.
+pub fn parse_transaction_sink(text: &str) -> Result<RecordSink, InvalidOutput> {
+    let sink = RecordSink::parse(text)?;
+    if !TRANSACTION_SINKS.contains(&sink.spec.scheme()) {
+        return Err(InvalidOutput::NoTransactions(sink.spec.scheme()));
+    }
+    let mut columns = sink.spec.columns().into_iter().flatten();
+    match columns.find(|column| !weir_fields::is_of_transactions(column)) {
+        Some(column) => Err(InvalidOutput::TransactionField(column.name)),
+        None => Ok(sink),
+    }
+}
+
 /// Why an output is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidOutput {
@@ -182,6 +198,13 @@ pub enum InvalidOutput {
          it need a connection, as json+tcp:, ipfix+tls:, clickhouse+http: or kafka:"
     )]
     NoIntake(String),
+    #[error(
+        "transactions cannot be written to {0}; use one of json:PATH, csv:PATH, parquet:FOLDER, arrow:PATH, \
+         json+unix:PATH, json+tcp://HOST:PORT and json+tls://HOST:PORT"
+    )]
+    NoTransactions(&'static str),
+    #[error("a transaction has no {0}; see weir help transactions for the fields that it has")]
+    TransactionField(&'static str),
     #[error("failover: {0}: where= is not for one of its sinks, because each record goes to one of them; use --where")]
     WhereOfMember(String),
 }

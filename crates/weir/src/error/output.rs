@@ -24,6 +24,8 @@ pub enum OutputError {
         "{output}: a file of packet records has packets, not flow records; leave out {option}, and give it when the file is read"
     )]
     PacketsOutput { output: String, option: &'static str },
+    #[error("--transactions: {0} leaves nothing to record; leave out one of the two")]
+    TransactionsNeed(&'static str),
     #[error("--anonymise: {0} passes on whole packets, which cannot be anonymised; leave out one of the two")]
     AnonymisedPackets(&'static str),
     #[error("--anonymise: the key was not read, so no output is opened; please report this")]

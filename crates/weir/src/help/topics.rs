@@ -22,11 +22,11 @@ macro_rules! pages {
     };
 }
 
-const PAGES: [(&str, &str); 41] = pages!(
+const PAGES: [(&str, &str); 42] = pages!(
     "af_packet" "af_xdp" "anonymise" "applications" "bench" "bypass" "clickhouse" "collectors" "conformance"
     "control" "cookbook" "doctor" "dpdk" "egress" "enrichment" "faults" "fields" "glossary" "inputs" "ipfix-files"
     "kafka" "metering" "nfdump-files" "outputs" "overload" "packet-records" "page" "performance" "probe" "query" "read"
-    "recorder" "reference" "rules" "scale" "store" "synth" "tcp" "top" "view" "views"
+    "recorder" "reference" "rules" "scale" "store" "synth" "tcp" "top" "transactions" "view" "views"
 );
 
 /// The page that lists all others.

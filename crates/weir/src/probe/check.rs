@@ -48,6 +48,7 @@ pub fn options(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
         probe.rules.as_deref().map_or(Ok(()), |rules| {
             Actions::load(rules)?.check(inputs, &outputs.targets, &probe.metering, &probe.enrichment)
         }),
+        outputs.check_transactions(&probe.metering, probe.layout == Layout::Fused),
         if needs_fused { Err(ProbeError::InspectionNeedsFused.into()) } else { Ok(()) },
         cannot_wait.map_or(Ok(()), |live| Err(ProbeError::CannotWait(live.to_string()).into())),
         pipe.map_or(Ok(()), |pipe| Err(ProbeError::AutotuneOfPipe(pipe.to_string()).into())),
@@ -102,6 +103,11 @@ pub fn surroundings(probe: &ProbeOptions, outputs: &Outputs) -> Vec<Error> {
     };
     let valid = outputs.sinks.iter().filter(|sink| outputs.check_sink(sink).is_ok());
     problems.extend(valid.filter_map(|sink| check(sink).err()));
+    let check = |sink: &RecordSink| {
+        let checked = outputs.check_transaction_output(sink, &probe.sinks, key);
+        checked.and_then(|()| check_rotated(sink, probe, outputs))
+    };
+    problems.extend(outputs.transactions.iter().filter_map(|sink| check(sink).err()));
     if let Some(path) = outputs.stats.as_deref().filter(|path| *path != Path::new("-")) {
         let checked = weir_export::check_file(&path.display().to_string(), path);
         problems.extend(checked.map_err(Error::from).err());
@@ -116,7 +122,10 @@ pub fn check_rotated(sink: &RecordSink, probe: &ProbeOptions, outputs: &Outputs)
         return Ok(());
     }
     let key = key_options(&probe.metering);
-    let checked = privileges::as_user(&probe.user, || outputs.check_output(sink, &probe.sinks, key));
+    let checked = privileges::as_user(&probe.user, || match outputs.transactions.contains(sink) {
+        true => outputs.check_transaction_output(sink, &probe.sinks, key),
+        false => outputs.check_output(sink, &probe.sinks, key),
+    });
     checked.map_err(|error| match error {
         Error::Sink { error: weir_export::Error::Io { error, .. } } => {
             ProbeError::RotatedFiles { sink: sink.to_string(), user: probe.user.clone(), error }.into()
@@ -158,6 +167,10 @@ fn describe_files(facts: &mut Facts, probe: &ProbeOptions, outputs: &Outputs) {
             let of = if place == 0 { "gets the records" } else { "gets them if those before it take none" };
             facts.add("failover", format!("{}: {of}", place + 1));
         }
+        facts.add("settings", sink.spec.settings());
+    }
+    for sink in &outputs.transactions {
+        facts.add("transactions", sink);
         facts.add("settings", sink.spec.settings());
     }
     if let Some((path, actions)) = probe.rules.as_deref().and_then(|path| Some((path, Actions::load(path).ok()?))) {

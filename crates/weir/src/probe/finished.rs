@@ -176,7 +176,7 @@ mod tests {
         let groups = vec![WorkerGroupSpec { name: "panicking".into(), queues, meters: vec![] }];
         let affinity = CpuAffinity::default();
         let mut probe =
-            weir_probe::Probe::start(groups, Settings::default(), vec![], affinity, BackPressure::Drop).unwrap();
+            weir_probe::Probe::start(groups, Settings::default(), vec![], None, affinity, BackPressure::Drop).unwrap();
         let mut monitor = Monitor::new(&options);
         while !monitor.log_panics(&probe.take_panics()) {
             std::thread::yield_now();

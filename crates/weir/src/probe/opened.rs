@@ -98,7 +98,8 @@ impl Opened {
             actions.prepare_folders(&options.user, outputs.owner)?;
             groups.add_actions(actions, &options)?;
         }
-        outputs.sinks.iter().try_for_each(|sink| check::check_rotated(sink, &options, &outputs))?;
+        let mut sinks = outputs.sinks.iter().chain(&outputs.transactions);
+        sinks.try_for_each(|sink| check::check_rotated(sink, &options, &outputs))?;
         let open = outputs.open(&options.sinks, settings.meter.key, FileMode::Append, &stop)?;
         let watchdog = Watchdog::from_environment(settings.timing.thread_stuck);
         privileges::raise_priority();

@@ -62,8 +62,8 @@ impl Running {
         let shown = anonymisation::enricher(record_enricher, outputs.anonymiser.as_ref());
         let control_affinity = control::affinity(&groups.placement.export);
         let monitor = Monitor::new(&options);
-        let (sinks, views) = (std::mem::take(&mut open.sinks), outputs.memory());
-        let started = start::start(&options, &settings, groups, sinks, views, enricher.as_ref(), actions.as_ref())?;
+        let (enricher_of, actions_of) = (enricher.as_ref(), actions.as_ref());
+        let started = start::start(&options, &settings, groups, &mut open, outputs.memory(), enricher_of, actions_of)?;
         effective.sink_memory = started.sink_memory;
         privileges::reset_priority();
         stderr::start_thread();

@@ -8,6 +8,7 @@ use crate::enrichment::Enricher;
 use crate::error::{Error, ProbeError};
 use crate::input;
 use crate::memory::{MemoryUse, SinkMemory, ViewMemory};
+use crate::outputs::OpenOutputs;
 use crate::settings::start_error;
 use std::slice;
 use std::sync::Arc;
@@ -101,11 +102,12 @@ pub fn start(
     probe: &ProbeOptions,
     settings: &Settings,
     OpenGroups { groups, placement }: OpenGroups,
-    sinks: Vec<Box<dyn Sink + Send>>,
+    open: &mut OpenOutputs,
     views: ViewMemory,
     enricher: Option<&Enricher>,
     actions: Option<&Actions>,
 ) -> Result<Started, Error> {
+    let (sinks, transactions) = (std::mem::take(&mut open.sinks), open.transactions.take());
     let mut meter = settings.meter;
     (meter.prefetch_packets, meter.marks) = (probe.batch.into(), actions.is_some());
     let export = CpuAffinity { cores: placement.export, nice: EXPORT_NICE };
@@ -134,7 +136,7 @@ pub fn start(
     let sink_memory = memory.fit(&mut meter, is_requested)?;
     let queue_batches = Some(sink_memory.queue_batches);
     let settings = Settings { busy_poll: probe.busy_poll, meter, queue_batches, ..settings.clone() };
-    let probe = weir_probe::Probe::start(groups, settings, sinks, export, back_pressure);
+    let probe = weir_probe::Probe::start(groups, settings, sinks, transactions, export, back_pressure);
     let probe = probe.map_err(|error| start_error(&meter, is_requested, error))?;
     Ok(Started { probe, is_live, sink_memory })
 }

@@ -89,7 +89,7 @@ impl Consumer {
         let queue = ReceiveQueue { source: Input::Live(source), affinity: capture_affinity, actions: None };
         let group = WorkerGroupSpec { name: "queue".into(), queues: vec![queue], meters };
         let exporter_affinity = CpuAffinity { cores: Vec::new(), nice: EXPORTER_NICE };
-        let probe = Probe::start(vec![group], settings, vec![sink], exporter_affinity, BackPressure::Drop)
+        let probe = Probe::start(vec![group], settings, vec![sink], None, exporter_affinity, BackPressure::Drop)
             .map_err(Error::io("cannot start a thread"))?;
         Ok(Self::Probe(Box::new(probe), last_write))
     }

@@ -147,6 +147,14 @@ pub(crate) fn learned<'a>(datagram: &Datagram<'_>, findings: &'a Findings) -> Op
     (!names.addresses.is_empty()).then_some(names)
 }
 
+/// Extracts name and type of the first question of a message, which may be cut after it.
+pub(crate) fn find_first_question(octets: &[u8], findings: &mut Findings) {
+    let Ok(message) = Message::read(octets) else { return };
+    if let Some((name_at, kind, _)) = message.question {
+        message.find_question(name_at, kind, findings);
+    }
+}
+
 /// Reads the messages of one side. Each follows its length in 2 octets (RFC 1035 section 4.2.2).
 fn read_stream(mut octets: &[u8], application: Application, from_first: bool, findings: &mut Findings) -> Read<()> {
     for _ in 0..MAX_MESSAGES {

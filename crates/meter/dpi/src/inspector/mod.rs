@@ -22,8 +22,9 @@ mod settings;
 
 use crate::learned::Learned;
 use crate::readers::{ALL_STREAM_READERS, Candidates};
+use crate::transaction_log::TransactionLog;
 use crate::transactions::Transactions;
-use crate::{Application, Confidence, Fact, Findings, Note, dns, sip};
+use crate::{Application, Confidence, Fact, Findings, Note, Transaction, dns, sip};
 pub use flow::FlowInspection;
 use flow::FlowState;
 pub use payload::Payload;
@@ -31,7 +32,7 @@ use session::Session;
 use session_order::{NONE, SessionOrder};
 pub use settings::InspectionSettings;
 use std::sync::Arc;
-use weir_ledger::InspectionCounters;
+use weir_ledger::{InspectionCounters, TransactionCounters};
 
 /// The session that sees the first payload of every flow. If the flow stays undecided, another one
 /// takes its place.
@@ -80,6 +81,8 @@ pub struct Inspector {
     learned: Learned,
     /// Flows whose messages are counted.
     counted: u32,
+    /// Records of transactions, if there are any.
+    log: Option<Box<TransactionLog>>,
     /// Flows that begin now have no fingerprints.
     without_fingerprints: bool,
     /// How often inspection was suspended.
@@ -111,6 +114,8 @@ impl Inspector {
             without_facts: Vec::new(),
             learned: Learned::new(settings.names),
             counted: 0,
+            log: (settings.transaction_octets > 0)
+                .then(|| Box::new(TransactionLog::new(settings.transaction_octets, settings.personal))),
             without_fingerprints: false,
             suspensions: 0,
             counters: InspectionCounters::default(),
@@ -133,7 +138,9 @@ impl Inspector {
         let session_octets = settings.session_octets + 4 * u64::from(InspectionSettings::MAX_OCTETS);
         let sessions = (u64::from(settings.sessions) + 1) * (size_of::<Session>() + size_of::<[u32; 3]>()) as u64;
         let shared = (Application::ALL.len() * Confidence::ALL.len() * 16) as u64 * FINDINGS_OCTETS;
-        let counted = (size_of::<Counted>() + Transactions::MAX_OCTETS) as u64 * u64::from(settings.transactions);
+        let recorder_octets = if settings.transaction_octets > 0 { Transactions::MAX_RECORDER_OCTETS } else { 0 };
+        let counted = (size_of::<Counted>() + Transactions::MAX_OCTETS + recorder_octets) as u64;
+        let counted = counted * u64::from(settings.transactions) + settings.transaction_octets;
         let tables = counted + size_of::<Candidates>() as u64 + shared + Learned::memory_octets_for(settings.names);
         (flows * size_of::<Entry>()) as u64 + sessions + session_octets + settings.findings_octets + tables
     }
@@ -179,7 +186,7 @@ impl Inspector {
     /// Counts the messages in a packet of a decided flow.
     fn count(&mut self, entry: u32, payload: &Payload<'_>) -> bool {
         if let Some(Entry::Counted(counted)) = self.entries.get_mut(entry as usize) {
-            counted.transactions.read(payload);
+            counted.transactions.read(payload, self.log.as_deref_mut());
             self.counters.work_limited += u64::from(counted.transactions.take_work_limited());
         }
         true
@@ -190,28 +197,36 @@ impl Inspector {
     fn count_in_session(&mut self, session: u32, flow: &mut FlowInspection, payload: &Payload<'_>, is_open: bool) {
         let index = session as usize;
         if self.sessions[index].transactions.is_none() {
-            self.sessions[index].transactions = self.begin_transactions(index, flow);
+            self.sessions[index].transactions = self.begin_transactions(index, flow, payload);
         }
         let Session { transactions: Some(transactions), streams, first, .. } = &mut self.sessions[index] else {
             return;
         };
         for endpoint in [*first & 1, 1 - (*first & 1)] {
             if let Some(sequence) = streams[endpoint].start() {
-                transactions.read_stream(endpoint, sequence, streams[endpoint].contiguous(), payload.time_ns);
+                let (octets, log) = (streams[endpoint].contiguous(), self.log.as_deref_mut());
+                transactions.read_stream(endpoint, sequence, octets, payload.time_ns, log);
             }
         }
         if !(is_open && transactions.is_before(payload)) {
-            transactions.read(payload);
+            transactions.read(payload, self.log.as_deref_mut());
         }
     }
 
     /// Begins to count the messages of a flow whose application has just been recognised.
-    fn begin_transactions(&mut self, session: usize, flow: &mut FlowInspection) -> Option<Box<Transactions>> {
+    fn begin_transactions(
+        &mut self,
+        session: usize,
+        flow: &mut FlowInspection,
+        payload: &Payload<'_>,
+    ) -> Option<Box<Transactions>> {
         let (application, confidence) = self.sessions[session].findings.application()?;
         if self.settings.transactions == 0 || confidence > Confidence::Pattern || flow.is_counted() {
             return None;
         }
-        let mut transactions = Transactions::new(application, self.suspensions, self.settings.two_way)?;
+        let (two_way, log) = (self.settings.two_way, self.log.as_deref());
+        let recognised = (application, confidence);
+        let mut transactions = Transactions::new(recognised, self.suspensions, two_way, payload, log)?;
         flow.set_counted();
         if self.counted >= self.settings.transactions {
             self.counters.transactions_left_out += 1;
@@ -446,24 +461,46 @@ impl Inspector {
         }
     }
 
-    /// Forgets a flow.
+    /// Forgets a flow. Its open transactions end.
     pub fn end_flow(&mut self, flow: &mut FlowInspection) {
         let FlowState::Entry(entry) = std::mem::take(flow).state() else { return };
-        match self.entries.get(entry as usize) {
-            Some(&Entry::Undecided(session)) => {
+        match self.entries.get_mut(entry as usize) {
+            Some(&mut Entry::Undecided(session)) => {
                 let Session { findings, transactions, .. } = &mut self.sessions[session as usize];
                 self.counters.recognised += u64::from(findings.application().is_some());
-                self.counted -= u32::from(transactions.take().is_some());
+                if let Some(mut transactions) = transactions.take() {
+                    self.counted -= 1;
+                    transactions.end(self.log.as_deref_mut());
+                }
                 self.release_session(session);
             }
             Some(Entry::Decided(findings)) => self.findings_octets -= memory_of(findings),
             Some(Entry::Counted(counted)) => {
                 self.counted -= 1;
                 self.findings_octets -= memory_of(&counted.findings);
+                counted.transactions.end(self.log.as_deref_mut());
             }
             _ => {}
         }
         self.free(entry);
+    }
+
+    /// Notes whether the next packet is one of IPv6, for the records of transactions.
+    #[inline]
+    pub fn set_ipv6(&mut self, is_ipv6: bool) {
+        if let Some(log) = &mut self.log {
+            log.is_ipv6 = is_ipv6;
+        }
+    }
+
+    /// Takes the transactions that have ended since the last call.
+    pub fn take_transactions(&mut self) -> impl Iterator<Item = Transaction> {
+        self.log.iter_mut().flat_map(|log| log.take())
+    }
+
+    /// Transactions that were begun, are open and were left out; `None` if none are recorded.
+    pub fn transaction_counters(&self) -> Option<TransactionCounters> {
+        self.log.as_ref().map(|log| log.counters.clone())
     }
 
     /// An idle session. If there is none, the oldest flow is evicted.
@@ -540,7 +577,10 @@ impl Inspector {
             (Some(findings), Some(transactions)) => Entry::Counted(Box::new(Counted { findings, transactions })),
             (Some(findings), None) => Entry::Decided(findings),
             (None, transactions) => {
-                self.counted -= u32::from(transactions.is_some());
+                if let Some(mut transactions) = transactions {
+                    self.counted -= 1;
+                    transactions.end(self.log.as_deref_mut());
+                }
                 Entry::Nothing
             }
         }

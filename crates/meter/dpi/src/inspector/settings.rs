@@ -19,6 +19,8 @@ pub struct InspectionSettings {
     pub names: u32,
     /// Flows whose messages are counted at the same time; 0: none.
     pub transactions: u32,
+    /// Memory for the records of transactions of these flows, octets; 0: none are recorded.
+    pub transaction_octets: u64,
     /// Flows have both directions, so that questions without an answer are counted.
     pub two_way: bool,
     /// Personal fields are kept: see [`crate::Fact::is_personal`].
@@ -30,6 +32,8 @@ pub struct InspectionSettings {
 impl InspectionSettings {
     /// Largest number of octets of a direction that can be set.
     pub const MAX_OCTETS: u32 = 64 << 10;
+    /// Memory for the records of transactions, if they are recorded, octets.
+    pub const TRANSACTION_OCTETS: u64 = 64 << 20;
 
     /// The same with limits of memory that suit this number of flows: a small cache has a small inspector.
     #[must_use]
@@ -46,6 +50,7 @@ impl InspectionSettings {
             transactions: self.transactions.min(entries / 2),
             session_octets: self.session_octets.min(octets),
             findings_octets: self.findings_octets.min(octets),
+            transaction_octets: self.transaction_octets.min(octets),
             ..self
         }
     }
@@ -71,6 +76,7 @@ impl Default for InspectionSettings {
             findings_octets: 64 << 20,
             names: 1 << 15,
             transactions: 1 << 16,
+            transaction_octets: 0,
             two_way: true,
             personal: false,
             ports: false,

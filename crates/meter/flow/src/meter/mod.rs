@@ -38,7 +38,7 @@ use crate::tcp_analysis::TcpAnalysis;
 use crate::timeouts::Timeouts;
 use crate::{Config, Detail, FlowRecord, KeyOptions};
 use std::io;
-use weir_ledger::{InspectionCounters, PacketAnomaly, ReasonCounters, RecordTotals};
+use weir_ledger::{InspectionCounters, PacketAnomaly, ReasonCounters, RecordTotals, TransactionCounters};
 use weir_packet::Packet;
 
 /// Packets per chunk: the most that are prefetched together, and the interval of the expiry scan.
@@ -216,6 +216,17 @@ impl Meter {
     /// The counters of inspection.
     pub fn inspection_counters(&self) -> InspectionCounters {
         self.inspection.counters()
+    }
+
+    /// Appends a record of each transaction that has ended since the last call, in the order in which they
+    /// ended. Call it after each burst, with [`InspectionSettings::transaction_octets`](weir_dpi::InspectionSettings).
+    pub fn take_transactions(&mut self, out: &mut Vec<FlowRecord>) {
+        self.inspection.take_transactions(out);
+    }
+
+    /// Transactions that were begun, are open and were left out; `None` if none are recorded.
+    pub fn transaction_counters(&self) -> Option<TransactionCounters> {
+        self.inspection.transaction_counters()
     }
 
     /// Buckets that the longest search in the flow index visits.

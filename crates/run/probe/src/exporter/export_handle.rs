@@ -30,6 +30,8 @@ pub struct ExportHandle {
     back_pressure: BackPressure,
     observer: Option<RecordObserver>,
     enricher: Option<RecordEnricher>,
+    /// That of the records of transactions.
+    pub(crate) transactions: Option<Box<ExportHandle>>,
     /// Since when the pipeline only writes its last records.
     draining_since: Option<Instant>,
 }
@@ -42,7 +44,7 @@ impl ExportHandle {
         enricher: Option<RecordEnricher>,
     ) -> Self {
         let (recycle, empty) = sync_channel(EMPTY_BATCHES);
-        Self { sinks, empty, recycle, back_pressure, observer, enricher, draining_since: None }
+        Self { sinks, empty, recycle, back_pressure, observer, enricher, transactions: None, draining_since: None }
     }
 
     /// From now on waits for slow sinks: the pipeline reads no more packets, and has about this number

@@ -38,6 +38,8 @@ const QUEUE_BATCHES: usize = 8;
 /// Batches in the queue of a sink that may lose records. A full batch has 128 to 256 records; the
 /// queue holds about as many records as may end at once.
 const QUEUE_BATCHES_LIVE: usize = 512;
+/// Batches in the queue of a sink of transactions, at most.
+const QUEUE_BATCHES_TRANSACTIONS: usize = 128;
 /// Time between two checks whether a thread has finished.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -53,6 +55,8 @@ pub struct Exporter {
     enricher: Option<RecordEnricher>,
     shed: ShedOrder,
     timing: Timing,
+    /// The sinks of the records of transactions.
+    transactions: Option<Box<Exporter>>,
 }
 
 /// One entry of the new list of sinks in [`Probe::reconfigure`](crate::Probe::reconfigure).
@@ -94,15 +98,38 @@ impl Exporter {
     ) -> io::Result<Self> {
         let Settings { queue_batches, observer, enricher, shed, timing, .. } = settings;
         let (observer, enricher, shed, timing) = (observer.clone(), enricher.clone(), *shed, *timing);
-        let exporter = Self { sinks: Arc::default(), affinity, back_pressure, observer, enricher, shed, timing };
+        let transactions = None;
+        let exporter =
+            Self { sinks: Arc::default(), affinity, back_pressure, observer, enricher, shed, timing, transactions };
         let changes = sinks.into_iter().map(SinkChange::Open).collect();
         exporter.replace_sinks(exporter.start_sinks(changes, *queue_batches)?);
         Ok(exporter)
     }
 
+    /// Adds sinks for the records of transactions: call it before [`Exporter::handle`]. They have threads and
+    /// queues of their own, and lose records for themselves.
+    ///
+    /// # Errors
+    /// The system cannot start a thread.
+    pub fn with_transactions(mut self, sinks: Vec<Box<dyn Sink + Send>>, settings: &Settings) -> io::Result<Self> {
+        let queue_batches = Some(Self::transaction_batches(self.back_pressure));
+        let settings = Settings { observer: None, queue_batches, ..settings.clone() };
+        let exporter = Self::new(sinks, self.affinity.clone(), self.back_pressure, &settings)?;
+        self.transactions = Some(Box::new(exporter));
+        Ok(self)
+    }
+
+    /// Batches in the queue of a sink of transactions.
+    pub fn transaction_batches(back_pressure: BackPressure) -> usize {
+        Self::queue_batches(back_pressure).min(QUEUE_BATCHES_TRANSACTIONS)
+    }
+
     /// A handle for one more pipeline.
     pub fn handle(&self) -> ExportHandle {
-        ExportHandle::new(self.sinks.clone(), self.back_pressure, self.observer.clone(), self.enricher.clone())
+        let (observer, enricher) = (self.observer.clone(), self.enricher.clone());
+        let mut handle = ExportHandle::new(self.sinks.clone(), self.back_pressure, observer, enricher);
+        handle.transactions = self.transactions.as_ref().map(|transactions| Box::new(transactions.handle()));
+        handle
     }
 
     /// Starts the threads of new sinks, which get no records before [`Exporter::replace_sinks`].
@@ -167,14 +194,17 @@ impl Exporter {
     /// an effect only with an earlier deadline.
     pub(crate) fn drain_until(&self, deadline: Instant) {
         self.sinks.lock().drain_until(deadline);
+        self.transactions.iter().for_each(|transactions| transactions.drain_until(deadline));
     }
 
     /// A function for another thread: from then on nothing waits for a sink that accepts nothing, and others have the
     /// time `last_records` of the settings for what is left. What a sink has not accepted by then is lost
     /// (`drain_timeout`).
     pub fn end_soon(&self) -> impl Fn() + Send + 'static {
-        let (sinks, time) = (self.sinks.clone(), self.timing.last_records);
-        move || sinks.lock().drain_until(Instant::now() + time)
+        let transactions = self.transactions.iter().map(|transactions| transactions.sinks.clone());
+        let sinks: Vec<_> = [self.sinks.clone()].into_iter().chain(transactions).collect();
+        let time = self.timing.last_records;
+        move || sinks.iter().for_each(|sinks| sinks.lock().drain_until(Instant::now() + time))
     }
 
     /// Ends the export of a pipeline that was abandoned, from its last account. `sent` are the records
@@ -182,6 +212,9 @@ impl Exporter {
     pub(crate) fn abandon(&self, account: &mut Account, sent: RecordTotals) {
         let mut sinks = self.sinks.lock();
         sinks.are_pipelines_abandoned = true;
+        if let Some(transactions) = &self.transactions {
+            transactions.sinks.lock().are_pipelines_abandoned = true;
+        }
         account.add_sent(sinks.received.saturating_sub(sent));
         let rest = std::mem::take(&mut account.ledger.live);
         sinks.lose(rest);
@@ -206,6 +239,12 @@ impl Exporter {
 
     /// Waits for the threads of all sinks. Returns the panic of a sink.
     fn join(&mut self, mut deadline: Option<Deadline<'_>>) -> Option<Box<dyn std::any::Any + Send>> {
+        let panic = self.join_own(&mut deadline);
+        let others = self.transactions.as_mut().and_then(|transactions| transactions.join_own(&mut deadline));
+        panic.or(others)
+    }
+
+    fn join_own(&mut self, deadline: &mut Option<Deadline<'_>>) -> Option<Box<dyn std::any::Any + Send>> {
         let since = Instant::now();
         let mut threads = Vec::new();
         for worker in self.sinks.lock().all_mut() {
@@ -239,15 +278,33 @@ impl Exporter {
         let sinks = self.sinks.lock();
         let (received, mut ledger) = (sinks.received, Ledger { sinks: sinks.counters(), ..Ledger::default() });
         drop(sinks);
-        let (mut sent, mut lost) = (RecordTotals::default(), RecordTotals::default());
+        let transactions = self.transactions.as_ref().map(|transactions| {
+            let sinks = transactions.sinks.lock();
+            (sinks.received.flows, sinks.are_pipelines_abandoned, sinks.counters())
+        });
+        let mut sum = Account::default();
         for account in accounts {
             ledger.merge(&account.ledger);
-            sent.merge(account.sent);
-            lost.merge(account.lost);
+            sum.merge_exports(&account);
         }
-        ledger.live.merge(sent.saturating_sub(received));
-        if lost.flows > 0 {
-            ledger.sinks.iter_mut().for_each(|sink| sink.add_lost(ExportLossReason::ExporterBehind, lost));
+        ledger.live.merge(sum.sent.saturating_sub(received));
+        if sum.lost.flows > 0 {
+            ledger.sinks.iter_mut().for_each(|sink| sink.add_lost(ExportLossReason::ExporterBehind, sum.lost));
+        }
+        if let Some((received, is_abandoned, sinks)) = transactions {
+            let counters = ledger.transactions.get_or_insert_default();
+            let lost = sum.lost_transactions;
+            counters.sinks = sinks;
+            if is_abandoned {
+                // Those of a pipeline that hangs are in no record. What it has sent since its last report is.
+                (counters.begun, counters.open) = (counters.left_out + lost + received, 0);
+            } else {
+                counters.open += sum.sent_transactions.saturating_sub(received);
+            }
+            if lost > 0 {
+                let lost = RecordTotals { flows: lost, ..RecordTotals::default() };
+                counters.sinks.iter_mut().for_each(|sink| sink.add_lost(ExportLossReason::ExporterBehind, lost));
+            }
         }
         ledger
     }
@@ -277,6 +334,7 @@ impl Exporter {
     /// Lets all open sinks open their files again that another program has moved or removed.
     pub fn reopen_files(&self) {
         self.sinks.lock().open.iter().for_each(|worker| worker.state.lock().must_reopen = true);
+        self.transactions.iter().for_each(|transactions| transactions.reopen_files());
     }
 
     /// Whether there are sinks and all of them have failed.
@@ -286,13 +344,19 @@ impl Exporter {
     }
 
     /// Calls a function with the pulses of all sink threads.
-    pub(crate) fn check_pulses(&self, check: impl FnMut(&mut Pulse)) {
-        self.sinks.lock().all_mut().map(|worker| &mut worker.pulse).for_each(check);
+    pub(crate) fn check_pulses(&self, mut check: impl FnMut(&mut Pulse)) {
+        for exporter in [self].into_iter().chain(self.transactions.as_deref()) {
+            exporter.sinks.lock().all_mut().map(|worker| &mut worker.pulse).for_each(&mut check);
+        }
     }
 
     /// Errors of failed sinks; each is returned once.
     pub fn take_errors(&self) -> Vec<Error> {
-        self.sinks.lock().all_mut().filter_map(|worker| worker.state.lock().error.take()).collect()
+        let mut errors = Vec::new();
+        for exporter in [self].into_iter().chain(self.transactions.as_deref()) {
+            errors.extend(exporter.sinks.lock().all_mut().filter_map(|worker| worker.state.lock().error.take()));
+        }
+        errors
     }
 }
 

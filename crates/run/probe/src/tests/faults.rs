@@ -86,7 +86,7 @@ fn observed_probe(
     let timing = Timing { sink_tick: Duration::from_millis(20), ..Timing::default() };
     let settings = Settings { meter, observer, timing, ..Settings::default() };
     let groups = sources.into_iter().map(group).collect();
-    Probe::start(groups, settings, sinks, CpuAffinity::default(), BackPressure::Block).unwrap()
+    Probe::start(groups, settings, sinks, None, CpuAffinity::default(), BackPressure::Block).unwrap()
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {

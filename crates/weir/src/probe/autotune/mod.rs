@@ -13,6 +13,7 @@ use crate::arguments::{Cores, Layout, ProbeOptions};
 use crate::console::log;
 use crate::error::{Error, ProbeError};
 use crate::memory::ViewMemory;
+use crate::outputs::OpenOutputs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -146,7 +147,15 @@ fn measure_all(
         for (candidate, turns) in candidates.iter().zip(&mut turns) {
             let started = open_worker_groups(&candidate.probe, stop)
                 .and_then(|groups| {
-                    start(&candidate.probe, settings, groups, Vec::new(), ViewMemory::default(), None, None)
+                    start(
+                        &candidate.probe,
+                        settings,
+                        groups,
+                        &mut OpenOutputs::default(),
+                        ViewMemory::default(),
+                        None,
+                        None,
+                    )
                 })
                 .map_err(|error| ProbeError::AutotuneTrial {
                     candidate: candidate.name.clone(),
