@@ -256,6 +256,15 @@ impl Outputs {
         Ok(sink.spec.check(&self.transaction_options(options, key, FileMode::Append))?)
     }
 
+    /// Checks that a sink, also one of transactions, can make files while it runs.
+    pub fn check_files(&self, sink: &RecordSink, options: &arguments::Sinks, key: KeyOptions) -> Result<(), Error> {
+        let options = match self.transactions.contains(sink) {
+            true => self.transaction_options(options, key, FileMode::Append),
+            false => self.export_options(options, key, FileMode::Append),
+        };
+        Ok(sink.spec.check_files(&options)?)
+    }
+
     /// How a sink is written that has a text at the end of the run instead of records: a view, or the
     /// largest flows.
     fn written_at_end(&self, spec: &SinkSpec) -> Option<ViewFormat> {

@@ -163,6 +163,14 @@ impl SinkSpec {
     pub fn check(&self, options: &ExportOptions) -> Result<(), Error> {
         self.destination.check(self.name(), options)
     }
+
+    /// Checks whether it can make files while it runs, as [`SinkSpec::check`].
+    ///
+    /// # Errors
+    /// A file cannot be made, or the folder is that of something else.
+    pub fn check_files(&self, options: &ExportOptions) -> Result<(), Error> {
+        self.destination.check_files(self.name(), options)
+    }
 }
 
 /// The settings in a specification without `where`: names and values.

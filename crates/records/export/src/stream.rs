@@ -213,6 +213,9 @@ impl StreamOutput {
     /// See [`Sink::watch`](crate::Sink::watch).
     pub fn watch(&mut self, watch: &Watch) {
         self.watch = watch.clone();
+        if self.has_spool() {
+            watch.keep();
+        }
     }
 
     /// The run ends: nothing waits any longer than this.

@@ -10,6 +10,7 @@ pub struct Watch(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     must_end: AtomicBool,
+    keeps: AtomicBool,
     is_saving: AtomicBool,
     steps: AtomicU64,
 }
@@ -23,6 +24,16 @@ impl Watch {
     /// Whether the sink has to end at once.
     pub fn must_end(&self) -> bool {
         self.0.must_end.load(Ordering::Relaxed)
+    }
+
+    /// The sink has a spool: also after [`Watch::end`] it takes records, and keeps them there.
+    pub fn keep(&self) {
+        self.0.keeps.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the sink keeps what its collector does not take.
+    pub fn keeps(&self) -> bool {
+        self.0.keeps.load(Ordering::Relaxed)
     }
 
     /// The sink writes to its spool what waits, which takes as long as the disk.

@@ -276,7 +276,7 @@ impl Probe {
     }
 
     /// The same. Records that a sink has not accepted at a deadline are lost, and threads that have not
-    /// ended 1 s after it are abandoned. `deadline` is called again and again until it returns one. In
+    /// ended 1 s after it are abandoned; 10 s after it, if a sink keeps records in a spool. `deadline` is called again and again until it returns one. In
     /// the time until then, limits of the rate of a sink rise as far as needed.
     pub fn finish_until(mut self, mut deadline: impl FnMut() -> Option<Instant>) -> FinalReport {
         let mut groups = std::mem::take(&mut self.groups);
@@ -289,7 +289,7 @@ impl Probe {
             let deadline = deadline();
             deadline.into_iter().for_each(|deadline| self.exporter.drain_until(deadline));
             self.stop.store(true, Ordering::Relaxed);
-            let is_over = deadline.is_some_and(|deadline| deadline.elapsed() > self.settings.timing.drain_grace);
+            let is_over = deadline.is_some_and(|deadline| deadline.elapsed() > self.exporter.grace());
             if is_over || threads().all(|worker| worker.thread.is_finished()) {
                 break;
             }

@@ -122,10 +122,7 @@ pub fn check_rotated(sink: &RecordSink, probe: &ProbeOptions, outputs: &Outputs)
         return Ok(());
     }
     let key = key_options(&probe.metering);
-    let checked = privileges::as_user(&probe.user, || match outputs.transactions.contains(sink) {
-        true => outputs.check_transaction_output(sink, &probe.sinks, key),
-        false => outputs.check_output(sink, &probe.sinks, key),
-    });
+    let checked = privileges::as_user(&probe.user, || outputs.check_files(sink, &probe.sinks, key));
     checked.map_err(|error| match error {
         Error::Sink { error: weir_export::Error::Io { error, .. } } => {
             ProbeError::RotatedFiles { sink: sink.to_string(), user: probe.user.clone(), error }.into()

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::Input;
 use weir_egress::WhenFull;
-use weir_export::Sink;
 use weir_flow::FlowRecord;
 use weir_packet::DecodeOptions;
 use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroupSpec};

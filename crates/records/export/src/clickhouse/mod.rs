@@ -404,6 +404,9 @@ impl Sink for ClickHouseSink {
 
     fn watch(&mut self, watch: &Watch) {
         self.watch = watch.clone();
+        if self.spool.is_some() {
+            watch.keep();
+        }
     }
 
     fn finish(&mut self) -> Result<(), Error> {

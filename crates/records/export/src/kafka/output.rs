@@ -177,6 +177,9 @@ impl KafkaOutput {
     /// See [`Sink::watch`](crate::Sink::watch).
     pub fn watch(&mut self, watch: &Watch) {
         self.watch = watch.clone();
+        if self.spool.is_some() {
+            watch.keep();
+        }
     }
 
     /// Makes a client if there is none, and counts what is delivered.

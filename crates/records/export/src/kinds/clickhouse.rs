@@ -328,12 +328,14 @@ impl Destination for ClickHouseTable {
     }
 
     fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
-        if let Some(spool) = &self.spool {
-            spool.check(name, &self.collector(), options)?;
-        }
+        self.check_files(name, options)?;
         let addresses = (self.host.as_str(), self.port).to_socket_addrs().map(drop);
         let usable = addresses.and_then(|()| self.client(options.attempts).map(drop));
         usable.map_err(|error| Error::Io { sink: name.into(), error })
+    }
+
+    fn check_files(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
+        self.spool.iter().try_for_each(|spool| spool.check(name, &self.collector(), options))
     }
 
     fn has_intake(&self) -> bool {

@@ -196,10 +196,12 @@ impl super::Destination for KafkaTopic {
     }
 
     fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
-        if let Some(spool) = &self.spool {
-            spool.check(name, &self.collector(), options)?;
-        }
+        self.check_files(name, options)?;
         self.output(name, None, true, options).map(drop)
+    }
+
+    fn check_files(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
+        self.spool.iter().try_for_each(|spool| spool.check(name, &self.collector(), options))
     }
 
     fn columns(&self) -> Option<&[&'static Column]> {

@@ -135,6 +135,11 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
     /// name of the collector has an address.
     fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error>;
 
+    /// Checks that it can make files while it runs: not what it reads at the start only, such as passwords.
+    fn check_files(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
+        self.check(name, options)
+    }
+
     /// The file; `None` for a collector and a folder.
     fn file(&self) -> Option<&SinkFile> {
         None

@@ -87,6 +87,10 @@ impl super::Destination for TcpCollector {
         self.stream.check("ipfix", name, options)
     }
 
+    fn check_files(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
+        self.stream.check_files("ipfix", name, options)
+    }
+
     fn spool(&self) -> Option<&Path> {
         self.stream.spool_folder()
     }
@@ -153,6 +157,10 @@ impl super::Destination for JsonCollector {
 
     fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
         self.stream.check("json", name, options)
+    }
+
+    fn check_files(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
+        self.stream.check_files("json", name, options)
     }
 
     fn spool(&self) -> Option<&Path> {
@@ -262,11 +270,13 @@ impl StreamSettings {
     }
 
     pub(super) fn check(&self, format: &str, name: &str, options: &ExportOptions) -> Result<(), Error> {
-        if let Some(spool) = &self.spool {
-            spool.check(name, &self.collector(format), options)?;
-        }
+        self.check_files(format, name, options)?;
         let checked = self.load_tls().and_then(|_| self.peer.addresses());
         checked.map(drop).map_err(|error| Error::Io { sink: name.into(), error })
+    }
+
+    pub(super) fn check_files(&self, format: &str, name: &str, options: &ExportOptions) -> Result<(), Error> {
+        self.spool.iter().try_for_each(|spool| spool.check(name, &self.collector(format), options))
     }
 
     pub(super) fn tcp_port(&self) -> Option<u16> {

@@ -142,6 +142,13 @@ impl super::Destination for SyslogReceiver {
         }
     }
 
+    fn check_files(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
+        match &self.receiver {
+            Receiver::Stream(stream) => stream.check_files("syslog", name, options),
+            Receiver::Udp(..) => Ok(()),
+        }
+    }
+
     fn columns(&self) -> Option<&[&'static Column]> {
         self.columns.as_deref()
     }

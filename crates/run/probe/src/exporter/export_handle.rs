@@ -56,7 +56,9 @@ impl ExportHandle {
 
     /// Whether the sinks get no more records, because the end of the run is over.
     pub(crate) fn is_closed(&self) -> bool {
-        self.sinks.lock().drain.is_some_and(|drain| drain.is_over())
+        let sinks = self.sinks.lock();
+        let is_closed = |drain| sinks.open.iter().all(|sink| sink.state.lock().is_closed(drain));
+        sinks.drain.is_some_and(|drain| drain.is_over() && is_closed(drain))
     }
 
     /// Whether most of the time for the end of the run is over.
@@ -139,7 +141,9 @@ impl ExportHandle {
             let mut timeout = RETRY_INTERVAL;
             queues.retain(|(queue, state)| {
                 let is_late = |drain: Drain| {
-                    drain.is_over() || is_accepted && !state.lock().is_worth_waiting(drain, since, records.flows)
+                    let mut state = state.lock();
+                    let keeps = drain.is_over() && !state.is_closed(drain);
+                    !keeps && (drain.is_over() || is_accepted && !state.is_worth_waiting(drain, since, records.flows))
                 };
                 if drain.is_some_and(is_late) {
                     state.lock().lose(records);

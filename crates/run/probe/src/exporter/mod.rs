@@ -207,6 +207,12 @@ impl Exporter {
         move || sinks.iter().for_each(|sinks| sinks.lock().drain_until(Instant::now() + time))
     }
 
+    /// The time after the deadline of [`Exporter::drain_until`] in which sinks take records, and end.
+    pub(crate) fn grace(&self) -> Duration {
+        let of_sinks = self.sinks.lock().open.iter().map(|sink| sink.state.lock().grace()).max();
+        of_sinks.unwrap_or(self.timing.drain_grace)
+    }
+
     /// Ends the export of a pipeline that was abandoned, from its last account. `sent` are the records
     /// that all pipelines have sent by their accounts. Records in its flow cache are lost.
     pub(crate) fn abandon(&self, account: &mut Account, sent: RecordTotals) {

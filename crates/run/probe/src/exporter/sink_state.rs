@@ -118,11 +118,15 @@ impl SinkState {
         self.expected_flows += offered.saturating_sub(self.written).flows;
     }
 
-    /// Prepares the sink for a batch, or for its end. Returns false if it is too late for a batch.
+    /// Prepares the sink for a batch, or for its end. Returns false if it is too late for a batch. It is never for a
+    /// sink that keeps records, which waits for nothing then.
     pub(super) fn prepare(&self, sink: &mut dyn Sink) -> bool {
         let Some(drain) = self.drain else { return true };
         sink.drain(self.expected_flows, drain.target);
-        !drain.is_over()
+        if drain.is_over() && self.watch.keeps() {
+            self.watch.end();
+        }
+        !drain.is_over() || self.watch.keeps() && self.abandoned.is_none()
     }
 
     /// Whether a pipeline that has waited since this time waits on until the sink accepts this number
@@ -160,9 +164,15 @@ impl SinkState {
         self.abandoned.is_some()
     }
 
+    /// Whether the sink gets no more records, because the end of the run is over. One that keeps them gets them for the
+    /// time that it has for its own end.
+    pub fn is_closed(&mut self, drain: Drain) -> bool {
+        drain.is_over() && (!self.watch.keeps() || self.check_deadline(drain.deadline))
+    }
+
     /// The time for a sink that was asked to end.
-    fn grace(&self) -> Duration {
-        if self.watch.is_saving() { self.timing.sink_timeout } else { self.timing.drain_grace }
+    pub fn grace(&self) -> Duration {
+        if self.watch.is_saving() || self.watch.keeps() { self.timing.sink_timeout } else { self.timing.drain_grace }
     }
 
     /// Abandons the sink after a panic of its thread.

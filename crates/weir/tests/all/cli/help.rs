@@ -340,9 +340,15 @@ fn unknown_options_get_no_advice_about_other_things() {
         (&["tcp", "-i", "x"], &["name the file without an option: 'weir tcp FILE'"]),
         (&["tcp", "x", "-s", "rtt"], &["--by FIELD sums up flows, --sort NAME sorts"]),
         (&["tcp", "x", "-A", "host"], &["--by FIELD sums up flows"]),
-        (&["synth", "x", "--where", "port 80"], &["weir read, weir probe, weir view, weir tcp, weir top and weir packets have --where"]),
+        (
+            &["synth", "x", "--where", "port 80"],
+            &["weir read, weir probe, weir view, weir tcp, weir top and weir packets have --where"],
+        ),
         (&["synth", "x", "--by", "host"], &["weir read, weir probe and weir tcp have --by"]),
-        (&["--where", "port 80"], &["weir read, weir probe, weir view, weir tcp, weir top and weir packets have --where"]),
+        (
+            &["--where", "port 80"],
+            &["weir read, weir probe, weir view, weir tcp, weir top and weir packets have --where"],
+        ),
         (&["read", "x", "--duration", "5"], &["weir probe has --duration"]),
         (&["read", "x", "--filed", "basic"], &["a similar argument exists: '--fields'"]),
         (&["read", "x", "--out", "y"], &["a similar argument exists: '--output'"]),

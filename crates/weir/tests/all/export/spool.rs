@@ -17,7 +17,8 @@ use std::time::Duration;
 use testbed::namespace::{LEFT, RIGHT, Sender, ip, network, until};
 use testbed::running::{Running, send_requests};
 use testbed::{
-    Background, command, failure, is_installed, ledger_of, number, permit_all_users, read_flows, read_ledger, signal,
+    Background, command, failure, is_installed, is_root, ledger_of, number, permit_all_users, read_flows, read_ledger,
+    signal, success,
 };
 
 fn read(capture: &str, sink: &str) -> (i32, String, Value) {
@@ -195,22 +196,33 @@ fn what_a_collector_does_not_read_until_the_end_goes_to_the_spool() {
 
 #[test]
 fn after_another_signal_what_waits_goes_to_the_spool() {
-    let (capture, folder, deaf) = (capture(20_000), tempfile::tempdir().unwrap(), deaf());
-    let [log, stats, spool] = ["log", "ledger", "spool"].map(|name| folder.path().join(name));
-    let sink = format!("json+tcp://{}?fields=all&spool={}", deaf.local_addr().unwrap(), spool.display());
-    let mut command = command();
-    command.args(["probe", "-i", capture.name(), "-o", &sink, "--drain-timeout", "1h"]);
-    command.args(["--timing", "sink_timeout=1h,sink_dead=1h,same_signal=50ms"]);
-    command.arg("--stats").arg(&stats).stderr(fs::File::create(&log).unwrap());
-    let mut probe = Background(command.spawn().unwrap());
-    let is_logged = |text: &str| until(text, || fs::read_to_string(&log).unwrap().contains(text));
-    is_logged("waiting for the sinks");
-    signal(&probe.0, libc::SIGTERM);
-    is_logged("another signal");
-    signal(&probe.0, libc::SIGTERM);
-    let (code, ledger) = (probe.0.wait().unwrap().code(), read_ledger(&stats));
-    let kept = flows(&ledger, "spooled");
-    assert!(kept > 0 && exported(&ledger) + kept == 20_000, "{code:?} {ledger}");
+    let (few, many) = (capture(20_000), capture(60_000));
+    // Of many flows most are in the queue of the sink, or in the flow cache.
+    for (command, capture, more) in
+        [("probe", few, &["--drain-timeout", "1h"][..]), ("read", many, &["--flows", "65536", "--idle", "1h"])]
+    {
+        let (folder, deaf) = (tempfile::tempdir().unwrap(), deaf());
+        let [log, stats, spool] = ["log", "ledger", "spool"].map(|name| folder.path().join(name));
+        let sink = format!("json+tcp://{}?fields=all&spool={}", deaf.local_addr().unwrap(), spool.display());
+        let mut weir = testbed::command();
+        weir.args([command, "-i", capture.name(), "-o", &sink]).args(more);
+        weir.args(["--timing", "sink_timeout=1h,sink_dead=1h,same_signal=50ms"]);
+        weir.arg("--stats").arg(&stats).stderr(fs::File::create(&log).unwrap());
+        let mut weir = Background(weir.spawn().unwrap());
+        let is_logged = |text: &str| until(text, || fs::read_to_string(&log).unwrap().contains(text));
+        if command == "probe" {
+            is_logged("waiting for the sinks");
+        } else {
+            until("records are sent", || spool.exists());
+        }
+        signal(&weir.0, libc::SIGTERM);
+        is_logged("another signal");
+        signal(&weir.0, libc::SIGTERM);
+        let (code, ledger) = (weir.0.wait().unwrap().code(), read_ledger(&stats));
+        let (kept, created) = (flows(&ledger, "spooled"), number(&ledger["flows"]["created"]));
+        assert!(kept > 0 && exported(&ledger) + kept == created, "{command} {code:?} {ledger}");
+        assert!(command == "read" || created == 20_000, "{ledger}");
+    }
 }
 
 #[test]
@@ -406,4 +418,27 @@ fn a_restricted_probe_writes_its_spool_and_connects_again_over_tls() {
     until("the rest is there", || received(&collector) == 100);
     let (err, _, ledger) = probe.stop(0);
     assert_eq!(earlier(&ledger), [100, 0, 100], "{err}");
+}
+
+#[test]
+fn files_that_only_root_may_read_are_read_before_the_probe_becomes_another_user() {
+    if !is_installed("openssl") || !is_root() {
+        return eprintln!("SKIPPED: not root, or openssl is not installed");
+    }
+    let (authority, parent, capture) = (Authority::new(), tempfile::tempdir().unwrap(), capture(20));
+    authority.sign("client", "DNS:weir.example");
+    let [ca, certificate, key] = ["ca.pem", "client.pem", "client.key"].map(|name| authority.path(name));
+    let [password, folder] = ["password", "spool"].map(|name| parent.path().join(name));
+    fs::write(&password, "secret\n").unwrap();
+    fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
+    permit_all_users(parent.path());
+    let address = free_address();
+    let tls = format!("json+tls://{address}?ca={ca}&cert={certificate}&key={key}&spool={}", folder.display());
+    let table = format!("clickhouse+http://{address}/a.b?user=u&password-file={}", password.display());
+    let table = format!("{table}&spool={}", parent.path().join("other").display());
+    for sink in [&tls, &table] {
+        success(["probe", "-i", capture.name(), "-o", sink, "--check"]);
+    }
+    let (code, err, ledger) = ledger_of(["probe", "-i", capture.name(), "-o", &tls]);
+    assert_eq!((code, flows(&ledger, "spooled")), (0, 20), "{err}");
 }
