@@ -268,7 +268,10 @@ pub fn without_secrets(spec: &str) -> String {
 fn setting_without_secret(setting: &str) -> String {
     let Some((name, _)) = setting.split_once('=') else { return setting.into() };
     let lower = name.to_lowercase();
-    let is_secret = ["passw", "pwd", "secret", "token"].iter().any(|word| lower.contains(word));
+    let is_secret = ["passw", "pwd", "secret", "token", "apikey", "api-key", "api_key", "jaas"]
+        .iter()
+        .any(|word| lower.contains(word));
+    let is_secret = is_secret || matches!(&*lower, "pw" | "pass" | "psk");
     if is_secret && !lower.ends_with("-file") { format!("{name}={SECRET}") } else { setting.into() }
 }
 

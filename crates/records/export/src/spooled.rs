@@ -121,6 +121,11 @@ impl<T: Item> Spooled<T> {
         self.spool.number()
     }
 
+    /// An identifier between those of the batches of earlier runs and those of this run.
+    pub fn border(&self) -> BatchId {
+        self.spool.border()
+    }
+
     /// Whether what waits is safe on disk: the last write succeeded.
     pub fn is_usable(&self) -> bool {
         !self.is_failed_logged

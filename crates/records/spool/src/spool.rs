@@ -252,6 +252,11 @@ impl Spool {
         self.number
     }
 
+    /// An identifier between those of the batches of earlier runs and those of this run.
+    pub fn border(&self) -> BatchId {
+        BatchId(u64::from(self.runs) << BATCH_BITS)
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.in_flight.is_empty() && !self.has_unread()

@@ -75,6 +75,7 @@ pub struct Values<T> {
 }
 
 const NULL: u32 = u32::MAX;
+const FOREIGN: &str = "this is no file of Weir";
 
 /// Opens a file.
 pub fn reader(path: &Path) -> Result<Reader> {
@@ -105,9 +106,14 @@ pub fn reader_of(shared: &SharedFile) -> Result<Reader> {
     let reader = SerializedFileReader::new(shared.clone())?;
     let entries = reader.metadata().file_metadata().key_value_metadata();
     if !entries.is_some_and(|entries| entries.iter().any(|entry| entry.key == FIELDS_KEY)) {
-        return Err(ParquetError::General("this is no file of Weir".into()));
+        return Err(ParquetError::General(FOREIGN.into()));
     }
     Ok(reader)
+}
+
+/// Whether a file is a whole one of another program.
+pub fn is_foreign(path: &Path) -> bool {
+    matches!(reader(path), Err(ParquetError::General(text)) if text == FOREIGN)
 }
 
 /// Reads all values of a column: there are as many as rows.

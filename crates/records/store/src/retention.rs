@@ -1,6 +1,7 @@
 //! What stays in a store: by age, and by octets.
 
 use crate::folder::{Content, Folder, Hour, StoredFile, remove_empty};
+use crate::reading::is_foreign;
 use std::fs::{self, File, TryLockError};
 use std::str::FromStr;
 use std::time::Duration;
@@ -88,6 +89,11 @@ impl Keep {
                 debug!(sink = name, file = %file.path.display(), "an old file of the store stays while it is read");
                 continue;
             }
+            if is_foreign(&file.path) {
+                warn!(sink = name, file = %file.path.display(), "an old file in the store is none of Weir, it stays");
+                removed.failed += 1;
+                continue;
+            }
             if let Err(error) = fs::remove_file(&file.path) {
                 warn!(sink = name, file = %file.path.display(), %error, "cannot remove an old file of the store");
                 removed.failed += 1;
@@ -119,6 +125,9 @@ fn is_being_read(file: &StoredFile) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+    use std::sync::Arc;
 
     #[test]
     fn limits_are_times_and_sizes() {
@@ -161,5 +170,23 @@ mod tests {
         let age = |hours: u64| Keep { age: Some(Duration::from_secs(3600 * hours)), octets: None };
         assert_eq!([40, 30, 29, 28, 1].map(|most| hours(age(most), 32)), [0, 0, 1, 2, 2]);
         assert_eq!((hours(age(40), 1_000_000), hours(age(1), 3)), (0, 0));
+    }
+
+    #[test]
+    fn a_file_of_another_program_stays_and_a_damaged_one_goes() {
+        let parent = tempfile::tempdir().unwrap();
+        let [foreign, damaged] = ["1", "2"].map(|name| parent.path().join(name));
+        let schema = Arc::new(parse_message_type("message m { required int64 a; }").unwrap());
+        let file = File::create(&foreign).unwrap();
+        SerializedFileWriter::new(file, schema, Arc::default()).unwrap().close().unwrap();
+        fs::write(&damaged, "PAR1").unwrap();
+        let mut content = content(&[(1, 10), (2, 10)]);
+        for (file, path) in content.files.iter_mut().zip([&foreign, &damaged]) {
+            file.path.clone_from(path);
+        }
+        let keep = Keep { octets: Some(0), age: None };
+        let removed = keep.apply("store", &Folder::new(parent.path(), None), &content, 0);
+        assert_eq!(removed, Removed { files: 1, octets: 10, failed: 1 });
+        assert_eq!([foreign, damaged].map(|path| path.exists()), [true, false]);
     }
 }

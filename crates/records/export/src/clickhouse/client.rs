@@ -6,7 +6,8 @@ use hyper::Request;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderValue};
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Longest time for the answer to a question that needs no time.
@@ -138,16 +139,19 @@ pub(crate) struct Client {
     credentials: Credentials,
     times: ConnectionTimes,
     connection: Option<Connection>,
+    /// The address is that of a server: what does not speak its protocol later is in its place for some time.
+    has_answered: Arc<AtomicBool>,
 }
 
 impl Client {
     pub fn new(endpoint: Endpoint, credentials: Credentials, times: ConnectionTimes) -> Self {
-        Self { endpoint, credentials, times, connection: None }
+        Self { endpoint, credentials, times, connection: None, has_answered: Arc::default() }
     }
 
     /// Another client of the same server.
     pub fn another(&self) -> Self {
-        Self::new(self.endpoint.clone(), self.credentials.clone(), self.times)
+        let client = Self::new(self.endpoint.clone(), self.credentials.clone(), self.times);
+        Self { has_answered: self.has_answered.clone(), ..client }
     }
 
     /// Runs a statement with these settings. Returns what it answers.
@@ -159,7 +163,10 @@ impl Client {
         stop: &AtomicBool,
     ) -> Result<String, Failure> {
         let (path, dead) = (path(statement, settings), self.times.dead);
-        let answer = self.request(&path, body, dead, stop).map_err(Failure::Unreachable)?;
+        let answer = self.request(&path, body, dead, stop).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData if self.has_answered.load(Ordering::Relaxed) => Failure::Busy(error.to_string()),
+            _ => Failure::Unreachable(error),
+        })?;
         outcome(&answer)
     }
 
@@ -189,6 +196,7 @@ impl Client {
     }
 
     fn keep(&mut self, mut connection: Connection, answer: Answer) -> Answer {
+        self.has_answered.store(true, Ordering::Relaxed);
         self.connection = connection.is_open().then_some(connection);
         answer
     }

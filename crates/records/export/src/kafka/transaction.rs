@@ -13,9 +13,9 @@ use super::output::KafkaOutput;
 use super::queued_flow::QueuedFlow;
 use super::transaction_state::State;
 use crate::pending_records::PendingRecords;
-use crate::spooled::{Item, OfSpool};
+use crate::spooled::{Item, OfSpool, Spooled};
 use std::time::{Duration, Instant};
-use tracing::info;
+use tracing::{info, warn};
 use weir_kafka::{Failure, code};
 use weir_ledger::{ExportLossReason, SinkCounters};
 use weir_spool::BatchId;
@@ -83,6 +83,12 @@ impl KafkaOutput {
             Ok(position) => {
                 transactions.committed = position.map(|position| BatchId(position as u64));
                 transactions.state = State::Ready;
+                let border = self.spool.as_ref().map(Spooled::border);
+                let is_first = !std::mem::replace(&mut transactions.is_position_known, true);
+                if is_first && border.is_some_and(|border| transactions.committed > Some(border)) {
+                    transactions.last = border;
+                    return self.take_back_position();
+                }
                 Ok(true)
             }
             Err(error) => {
@@ -95,6 +101,22 @@ impl KafkaOutput {
                 Ok(false)
             }
         }
+    }
+
+    /// The position is of a later run than this one: the spool was put back to an earlier state. What earlier runs have
+    /// left in it is in the topic, nothing of this run is: commits a position in front of it.
+    fn take_back_position(&mut self) -> Result<bool, Failure> {
+        warn!(
+            sink = self.sink,
+            "the position in Kafka is of a later run: the spool was restored from a copy; what it has of earlier runs \
+             counts as in the topic"
+        );
+        if let Some(transactions) = &mut self.transactions {
+            transactions.committed = None;
+        }
+        self.producer.as_mut().map_or(Ok(()), |producer| producer.begin_transaction())?;
+        self.set_state(State::Open);
+        Ok(true)
     }
 
     /// Begins a transaction with the next batches of the spool.

@@ -18,6 +18,8 @@ pub(super) struct Transactions {
     pub(super) is_full: bool,
     /// The next attempt after a failure.
     pub(super) next_attempt: Instant,
+    /// The position was read in this run.
+    pub(super) is_position_known: bool,
     /// All batches up to here are in the topic.
     pub(super) committed: Option<BatchId>,
     /// The last batch of the transaction.
@@ -50,6 +52,7 @@ impl Transactions {
             began: Instant::now(),
             is_full: false,
             next_attempt: Instant::now(),
+            is_position_known: false,
             committed: None,
             last: None,
             refused: BTreeMap::new(),

@@ -228,7 +228,7 @@ impl Exporter {
     }
 
     /// Finishes every sink. To be called after all pipelines have finished. After live traffic, a
-    /// sink that accepts no records for 10 s is abandoned; after [`Exporter::end_soon`], each that is still writing.
+    /// sink that accepts no records for 10 s is abandoned, and one with a spool has to keep its records there; after [`Exporter::end_soon`], each that is still writing.
     ///
     /// # Panics
     /// If a sink has panicked.
@@ -263,6 +263,7 @@ impl Exporter {
         for (thread, state) in threads {
             let is_abandoned = || {
                 let mut state = state.lock();
+                let may_time_out = may_time_out || state.keeps();
                 state.check_deadline(since) || (may_time_out && state.check_timeout(since))
             };
             while !thread.is_finished() && !is_abandoned() {

@@ -170,6 +170,11 @@ impl SinkState {
         drain.is_over() && (!self.watch.keeps() || self.check_deadline(drain.deadline))
     }
 
+    /// Whether the sink keeps what its collector does not take.
+    pub fn keeps(&self) -> bool {
+        self.watch.keeps()
+    }
+
     /// The time for a sink that was asked to end.
     pub fn grace(&self) -> Duration {
         if self.watch.is_saving() || self.watch.keeps() { self.timing.sink_timeout } else { self.timing.drain_grace }

@@ -31,6 +31,8 @@ enum Reply {
     LateError,
     /// The connection is closed after the request was read.
     Lost,
+    /// Something else than HTTP.
+    Other,
     /// There is no answer as long as the server lives.
     Never,
 }
@@ -160,6 +162,7 @@ fn serve(stream: impl Read + Write, script: &Mutex<Script>) {
             (Reply::Error(status, text), _) => (status, text.split(' ').nth(1), text.to_owned()),
             (Reply::LateError, _) => (200, None, "\nCode: 241. DB::Exception: Memory limit exceeded".into()),
             (Reply::Lost, _) => return,
+            (Reply::Other, _) => return drop(reader.get_mut().write_all(b"SSH-2.0-OpenSSH_9.2\r\n")),
             (Reply::Never, _) => loop {
                 thread::park();
             },
@@ -371,6 +374,7 @@ fn a_batch_comes_again_with_its_token_until_it_is_inserted() {
     let source = capture(1000);
     let replies = [
         Reply::Lost,
+        Reply::Other,
         Reply::Error(500, "Oops"),
         Reply::Error(500, "Code: 252. DB::Exception: Too many parts"),
         Reply::LateError,
@@ -383,12 +387,12 @@ fn a_batch_comes_again_with_its_token_until_it_is_inserted() {
     let (code, err, ledger) = ledger_of([&["read", source.name(), "-o", &sink], &QUICK[..]].concat());
     assert_eq!((code, exported(&ledger)), (0, 1000), "{err}");
     let inserts = server.inserts();
-    assert_eq!(inserts.len(), 16);
+    assert_eq!(inserts.len(), 17);
     let tokens: Vec<&str> = inserts.iter().map(Insert::token).collect();
     assert!(
-        tokens[..5].iter().all(|token| *token == tokens[0]) && tokens[5..8].iter().all(|token| *token == tokens[5])
+        tokens[..6].iter().all(|token| *token == tokens[0]) && tokens[6..9].iter().all(|token| *token == tokens[6])
     );
-    assert!(inserts[..5].iter().all(|insert| insert.octets == inserts[0].octets));
+    assert!(inserts[..6].iter().all(|insert| insert.octets == inserts[0].octets));
     assert_eq!(server.rows().len(), 1000);
     assert!(err.contains("ClickHouse takes records again"), "{err}");
     // Another run has other tokens.

@@ -373,3 +373,34 @@ fn a_real_broker_has_each_record_of_the_spool_once_after_kills() {
     );
     assert_eq!((missing, twice), (0, 0), "{log}");
 }
+
+#[test]
+fn a_real_broker_gets_all_records_behind_a_spool_that_was_restored_from_a_copy() {
+    let Ok(broker) = std::env::var("WEIR_KAFKA") else {
+        return eprintln!("SKIPPED: no broker of Kafka (scripts/test-kafka starts one)");
+    };
+    let parent = tempfile::tempdir().unwrap();
+    let [folder, copy] = ["spool", "copy"].map(|name| parent.path().join(name));
+    let topic = format!("weir-restored-{}", std::process::id());
+    let sink = format!("kafka://{broker}/{topic}{}", settings(&folder, "&transactional.id=restored"));
+    let capture = capture(300);
+    let delivers = |records: usize| {
+        let (code, err, ledger) = read(capture.name(), &sink);
+        assert_eq!((code, exported(&ledger), spooled(&ledger)), (0, 300, 0), "{err} {ledger}");
+        assert_eq!(read_topic(&broker, &topic, PARTITIONS).len(), records, "{err}");
+        err
+    };
+    delivers(300);
+    fs::create_dir(&copy).unwrap();
+    for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    delivers(600);
+    delivers(900);
+    fs::remove_dir_all(&folder).unwrap();
+    fs::rename(&copy, &folder).unwrap();
+    let err = delivers(1200);
+    assert!(err.contains("the spool was restored from a copy"), "{err}");
+    let err = delivers(1500);
+    assert!(!err.contains("restored"), "{err}");
+}

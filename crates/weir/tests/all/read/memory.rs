@@ -241,7 +241,7 @@ fn groups_of_views_that_do_not_fit_are_refused_with_figures() {
 #[test]
 fn a_default_flow_cache_fits_into_a_limited_address_space() {
     let rest = "exec \"$0\" probe -i synth:velan,packets=1k --interval 1h -o table:/dev/null";
-    for (kilobytes, limit) in [(200_000, "205 MB"), (300_000, "307 MB"), (500_000, "512 MB")] {
+    for (kilobytes, limit) in [(220_000, "225 MB"), (300_000, "307 MB"), (500_000, "512 MB")] {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("ulimit -v {kilobytes}; {rest}"), env!("CARGO_BIN_EXE_weir")]);
         let (code, _, err) = text_of(&shell.output().unwrap());
