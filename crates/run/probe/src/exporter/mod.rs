@@ -227,8 +227,9 @@ impl Exporter {
         account.sent.merge(rest);
     }
 
-    /// Finishes every sink. To be called after all pipelines have finished. After live traffic, a
-    /// sink that accepts no records for 10 s is abandoned, and one with a spool has to keep its records there; after [`Exporter::end_soon`], each that is still writing.
+    /// Finishes every sink. To be called after all pipelines have finished. After live traffic, a sink that accepts no
+    /// records for 10 s is abandoned. One with a spool has to keep its records there then, also of captures. After
+    /// [`Exporter::end_soon`], each that is still writing is abandoned.
     ///
     /// # Panics
     /// If a sink has panicked.
