@@ -109,7 +109,9 @@ pub fn run_pipeline(
     let enricher = enricher.as_ref().map(Enricher::record_enricher);
     // With one reading thread, two threads are busy, and this one while the number of flows grows.
     let memory_thread = (reading_threads > 0).then(CpuAffinity::default);
-    let settings = Settings { observer, interface_names, enricher, memory_thread, timing, ..settings };
+    let transaction_enricher = enricher.clone();
+    let settings =
+        Settings { observer, interface_names, enricher, transaction_enricher, memory_thread, timing, ..settings };
     let (pipeline, exporter) = start_pipeline(settings, sinks, transactions, actions, is_requested)?;
     stop_signal.start_thread_with(&timing, exporter.end_soon());
     let (ledger, Ended { status, problems }) = meter(&mut source, pipeline, exporter, &stop, progress);

@@ -70,6 +70,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         observer: None,
         interface_names: None,
         enricher: None,
+        transaction_enricher: None,
         rules: None,
         memory_thread: None,
         timing: Timing::default(),

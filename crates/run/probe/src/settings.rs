@@ -44,6 +44,8 @@ pub struct Settings {
     pub interface_names: Option<InterfaceNames>,
     /// Adds to records before sinks get them.
     pub enricher: Option<RecordEnricher>,
+    /// The same for the records of transactions, which are no flows.
+    pub transaction_enricher: Option<RecordEnricher>,
     /// What happens to packets, if the pipeline has [`PacketActions`](crate::PacketActions).
     pub rules: Option<Arc<Rules>>,
     /// Each meter has a [`MemoryAhead`](weir_flow::MemoryAhead) on a thread of its own, with this

@@ -57,6 +57,7 @@ impl Running {
             observer: Some(summary::observer(&open.summary)),
             interface_names: enricher.as_ref().and_then(Enricher::interface_names),
             enricher: recent.clone().map(keeping).or_else(|| record_enricher.clone()),
+            transaction_enricher: record_enricher.clone(),
             ..opened.settings
         };
         let shown = anonymisation::enricher(record_enricher, outputs.anonymiser.as_ref());

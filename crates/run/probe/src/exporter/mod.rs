@@ -113,7 +113,8 @@ impl Exporter {
     /// The system cannot start a thread.
     pub fn with_transactions(mut self, sinks: Vec<Box<dyn Sink + Send>>, settings: &Settings) -> io::Result<Self> {
         let queue_batches = Some(Self::transaction_batches(self.back_pressure));
-        let settings = Settings { observer: None, queue_batches, ..settings.clone() };
+        let enricher = settings.transaction_enricher.clone();
+        let settings = Settings { observer: None, queue_batches, enricher, ..settings.clone() };
         let exporter = Self::new(sinks, self.affinity.clone(), self.back_pressure, &settings)?;
         self.transactions = Some(Box::new(exporter));
         Ok(self)
