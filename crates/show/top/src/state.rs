@@ -44,7 +44,7 @@ pub struct Settings {
 pub struct Listing {
     pub list: List,
     pub sort: String,
-    /// The group whose flows these are: what it is called, and what selects them.
+    /// In the detail of a group: its name, and the expression that selects its flows.
     pub group: Option<(String, String)>,
     pub rows: Vec<Row>,
     pub matching: u64,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::fs;
 use testbed::namespace::until;
-use testbed::running::send_requests;
+use testbed::running::{frames, send_requests};
 use testbed::served::Served;
 use testbed::{number, permit_all_users, read_flows};
 
@@ -111,5 +111,20 @@ fn the_memory_has_anonymised_records() {
     let body = stored(&served, "top=1000&fields=src_ip,dst_ip");
     assert!(!body.to_string().contains("\"10."), "{body}");
     assert_eq!(number(&stored(&served, "where=host%2010.1.0.1")["matching"]), 0);
+    served.probe.stop(0);
+}
+
+#[test]
+fn records_of_transactions_are_no_flows_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let file = folder.path().join("transactions.json");
+    let sink = format!("json:{}", file.display());
+    let Some(mut served) = Served::start(&["--idle", "300ms", "--transactions", &sink]) else { return };
+    frames("dns.pcap.gz").iter().for_each(|frame| served.sender.send(frame));
+    until("transactions are written", || !read_flows(&file).is_empty());
+    let flows = || served.get("/status").json()["ledger"]["flows"].clone();
+    until("all flows have ended", || number(&flows()["created"]) > 0 && number(&flows()["live"]) == 0);
+    assert_eq!(number(&stored(&served, "")["matching"]), number(&flows()["created"]));
     served.probe.stop(0);
 }
