@@ -71,6 +71,8 @@ timing! {
     sink_stall: Duration::from_millis(500),
     /// At the end of live traffic, a sink that accepts no records for this time is abandoned.
     sink_timeout: Duration::from_secs(10),
+    /// A sink that was asked to end has this time to write to its spool what waits.
+    sink_save: Duration::from_secs(10),
     /// Without a new file, the thread of a store looks this often at what is to be removed or sorted.
     store_check: Duration::from_secs(60),
     /// A store sorts an hour when it has had no new file for this long: flows that began in it end later.

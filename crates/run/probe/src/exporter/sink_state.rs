@@ -177,7 +177,7 @@ impl SinkState {
 
     /// The time for a sink that was asked to end.
     pub fn grace(&self) -> Duration {
-        if self.watch.is_saving() || self.watch.keeps() { self.timing.sink_timeout } else { self.timing.drain_grace }
+        if self.watch.is_saving() || self.watch.keeps() { self.timing.sink_save } else { self.timing.drain_grace }
     }
 
     /// Abandons the sink after a panic of its thread.
