@@ -393,6 +393,12 @@ pub struct SinkCounters {
     /// Waits on disk for the collector (`spool=`): the next run with this spool delivers it.
     #[serde(skip_serializing_if = "is_default")]
     pub spooled: RecordTotals,
+    /// Octets of the spool on the disk.
+    #[serde(skip_serializing_if = "is_default")]
+    pub spool_octets: u64,
+    /// When the oldest segment of the spool with records that wait was begun, Unix seconds: none of them is older.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spool_oldest: Option<u64>,
     /// Records of earlier runs that waited in the spool when it was opened; none of them is in the other totals.
     #[serde(skip_serializing_if = "is_default")]
     pub earlier: EarlierCounters,
@@ -484,6 +490,8 @@ impl SinkCounters {
         self.not_open.merge(other.not_open);
         self.waiting.merge(other.waiting);
         self.spooled.merge(other.spooled);
+        self.spool_octets += other.spool_octets;
+        self.spool_oldest = self.spool_oldest.into_iter().chain(other.spool_oldest).min();
         self.earlier.merge(other.earlier);
         other.lost.into_iter().for_each(|(reason, lost)| self.lost.entry(reason).or_default().merge(lost));
         other.altered.into_iter().for_each(|(kind, count)| *self.altered.entry(kind).or_default() += count);

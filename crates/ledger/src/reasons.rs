@@ -123,6 +123,9 @@ reasons! {
         SpoolFull = "spool_full",
         /// A file of the spool was damaged or missing when it was read.
         SpoolDamaged = "spool_damaged",
+        /// Files of the spool were damaged or missing, with those that say what was delivered: these records were
+        /// delivered or lost. The newest ones may be lost without being counted.
+        SpoolUnknown = "spool_unknown",
         /// The operating system rejected the write to the socket or file.
         WriteFailed = "write_failed",
         /// The reader of the output closed it.

@@ -133,7 +133,7 @@ fn add_sink(rows: &mut Rows, sink: &SinkCounters) {
 
 /// Adds what became of the records that earlier runs have left in a spool.
 fn add_earlier(rows: &mut Rows, earlier: &EarlierCounters) {
-    if earlier.found.flows == 0 {
+    if *earlier == EarlierCounters::default() {
         return;
     }
     let totals = |RecordTotals { flows, packets, bytes }: RecordTotals| [flows, packets, bytes];

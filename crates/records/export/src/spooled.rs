@@ -10,7 +10,7 @@ use crate::pending_records::PendingRecords;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, UNIX_EPOCH};
 use tracing::{info, warn};
 use weir_ledger::{EarlierCounters, ExportLossReason, RecordTotals, SinkCounters};
 use weir_spool::{Batch, BatchId, Error, Settings, Spool};
@@ -74,6 +74,8 @@ pub(crate) struct Spooled<T> {
     late_flows: u64,
     /// Flows of which the log says that they are lost by damage.
     damaged_flows: u64,
+    /// The spool could not know what was delivered, and how much there was.
+    positions_lost: bool,
     /// Records of earlier runs in released batches that the collector refused.
     earlier_lost: BTreeMap<&'static str, RecordTotals>,
 }
@@ -86,6 +88,16 @@ impl<T: Item> Spooled<T> {
         let (flows, octets_cut) = (recovered.waiting.records.flows, recovered.octets_cut);
         if octets_cut > 0 {
             warn!(sink, folder, octets_cut, "the spool ends with a part of a batch, which is cut off");
+        }
+        if recovered.positions_lost {
+            let unknown_flows = spool.status().unknown.total().records.flows;
+            warn!(
+                sink,
+                folder,
+                unknown_flows,
+                "the files acks and acks.copy of the spool are damaged or missing: records may come twice, those before \
+                 the first segment may be lost, and the newest ones may be lost without being counted"
+            );
         }
         if flows > 0 {
             info!(sink, folder, flows, "records of an earlier run wait in the spool");
@@ -102,6 +114,7 @@ impl<T: Item> Spooled<T> {
             is_failed_logged: false,
             late_flows: 0,
             damaged_flows: 0,
+            positions_lost: recovered.positions_lost,
             earlier_lost: BTreeMap::new(),
         })
     }
@@ -321,6 +334,12 @@ impl<T: Item> Spooled<T> {
             earlier.delivered = earlier.delivered.saturating_sub(*lost);
         }
         set(&mut earlier.lost, status.dropped.earlier.records, status.damaged.earlier.records);
+        if self.positions_lost {
+            // Also if there are none: the newest records may be lost uncounted.
+            earlier.lost.insert(ExportLossReason::SpoolUnknown.key(), status.unknown.earlier.records);
+        }
+        counters.spool_octets = status.octets;
+        counters.spool_oldest = status.oldest.and_then(|time| time.duration_since(UNIX_EPOCH).ok()?.as_secs().into());
         counters.earlier = earlier;
     }
 

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 const LOCK: &str = "lock";
 pub const IDENTITY: &str = "spool";
 pub const ACKS: &str = "acks";
+pub const ACKS_COPY: &str = "acks.copy";
 /// Ending of files that are not finished.
 const PART: &str = ".part";
 const SEGMENT: &str = ".seg";
@@ -32,6 +33,7 @@ pub struct Content {
     pub segments: Vec<u32>,
     pub has_identity: bool,
     pub has_acks: bool,
+    pub has_acks_copy: bool,
     /// A name that no spool has.
     pub foreign: Option<String>,
 }
@@ -99,7 +101,8 @@ impl Folder {
                 "." | ".." | LOCK => {}
                 IDENTITY => content.has_identity = true,
                 ACKS => content.has_acks = true,
-                name if name.strip_suffix(PART).is_some_and(|name| [IDENTITY, ACKS].contains(&name)) => {}
+                ACKS_COPY => content.has_acks_copy = true,
+                name if name.strip_suffix(PART).is_some_and(|name| [IDENTITY, ACKS, ACKS_COPY].contains(&name)) => {}
                 _ => match number_of(&name) {
                     Some(number) => content.segments.push(number),
                     None => content.foreign = Some(name),
@@ -186,6 +189,11 @@ impl Folder {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Gives a file a name that no other has. [`Folder::sync`] makes it last.
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(renameat_with(&self.folder, from, &self.folder, to, RenameFlags::NOREPLACE)?)
     }
 
     pub fn sync(&self) -> io::Result<()> {

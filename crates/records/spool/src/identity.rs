@@ -1,9 +1,11 @@
 //! The file `spool`: whose records these are, and how many runs have used it.
 
+use crate::count::Count;
 use crate::error::Error;
 use crate::folder::{Folder, IDENTITY};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
+use weir_ledger::RecordTotals;
 
 const FIRST_LINE: &str = "weir-spool 1";
 /// Octets of the file at most.
@@ -16,12 +18,17 @@ pub struct Identity {
     pub runs: u32,
     /// A random number by which others know this spool from one that had the same folder before.
     pub number: u64,
+    /// Batches up to here were gone when the last run began.
+    pub gone: Count,
 }
 
 impl Identity {
     fn encode(&self) -> String {
-        let text = format!("{FIRST_LINE}\nsink {}\nruns {}\nnumber {:016x}\n", self.sink, self.runs, self.number);
-        with_crc(text)
+        let Self { sink, runs, number, gone: Count { batches, records } } = self;
+        let RecordTotals { flows, packets, bytes } = records;
+        with_crc(format!(
+            "{FIRST_LINE}\nsink {sink}\nruns {runs}\nnumber {number:016x}\ngone {batches} {flows} {packets} {bytes}\n"
+        ))
     }
 
     fn decode(text: &str) -> Option<Self> {
@@ -33,9 +40,12 @@ impl Identity {
         let Some(number) = number else {
             // Of a version without numbers.
             let is_valid = with_crc(format!("{FIRST_LINE}\nsink {sink}\nruns {runs}\n")) == text;
-            return is_valid.then(|| Self { sink, runs, number: random() });
+            return is_valid.then(|| Self { sink, runs, number: random(), gone: Count::default() });
         };
-        let identity = Self { sink, runs, number: number.ok()? };
+        let gone = lines.next()?.strip_prefix("gone ")?.split(' ').map(str::parse);
+        let [batches, flows, packets, bytes] = gone.collect::<Result<Vec<_>, _>>().ok()?.try_into().ok()?;
+        let gone = Count { batches, records: RecordTotals { flows, packets, bytes } };
+        let identity = Self { sink, runs, number: number.ok()?, gone };
         (identity.encode() == text).then_some(identity)
     }
 

@@ -1,6 +1,6 @@
 //! Opens a spool: what earlier runs have left, up to where it is whole.
 
-use crate::acks::Acks;
+use crate::acks::{Ack, Acks};
 use crate::count::{Count, Split};
 use crate::entry::{Found, find};
 use crate::error::Error;
@@ -16,6 +16,9 @@ pub struct Recovered {
     pub waiting: Count,
     /// Octets without a whole entry that were cut from the end, or deleted.
     pub octets_cut: u64,
+    /// Nothing says for certain which batches are delivered and how many there were: some may come twice, some count as
+    /// [`Status::unknown`](crate::Status::unknown), and those that the end of the last segment has lost do not count.
+    pub positions_lost: bool,
 }
 
 /// Whether the folder is empty, missing or a spool of this sink that no other process has open. Changes nothing.
@@ -39,7 +42,7 @@ fn check_content(folder: &Folder, sink: &str) -> Result<(Content, Identity), Err
         if content.has_acks || !content.segments.is_empty() {
             return Err(Error::NoIdentity(folder.path().into()));
         }
-        return Ok((content, Identity { sink: sink.into(), runs: 0, number: random() }));
+        return Ok((content, Identity { sink: sink.into(), runs: 0, number: random(), gone: Count::default() }));
     }
     let identity = Identity::read(folder)?;
     if identity.sink != sink {
@@ -57,22 +60,24 @@ impl Spool {
         let lock = folder.lock()?;
         let (content, mut identity) = check_content(&folder, &settings.sink)?;
         let mut recovered = Recovered::default();
-        let (segments, end, last_id) = scan(&folder, &content, &mut recovered)?;
+        let (mut segments, end, last_id) = scan(&folder, &content, &mut recovered)?;
+        let next_number = sort(&folder, &content, &mut segments)?;
         if !content.has_identity {
             // Without it, the other files would belong to no sink.
             identity.write(&folder)?;
         }
-        let acks = Acks::open(&folder, content.has_acks)?;
-        let last_id = [acks.last, acks.on_disk].into_iter().flatten().map(|ack| ack.id).fold(last_id, u64::max);
+        let acks = Acks::open(&folder, &content, Ack { id: 0, position: identity.gone })?;
+        recovered.positions_lost = acks.is_damaged && identity.runs > 0;
+        let last_id = [Some(acks.last), acks.on_disk].into_iter().flatten().map(|ack| ack.id).fold(last_id, u64::max);
         identity.runs = identity.runs.max((last_id >> BATCH_BITS) as u32) + 1;
+        identity.gone = acks.last.position;
         match identity.write(&folder) {
             // The next run finds the number of this one in its batches, if there are any.
             Err(error) if !error.is_full_disk() => return Err(error),
             _ => {}
         }
-        let first = segments.front().map_or(Count::default(), |segment| segment.start);
-        let read = acks.last.map_or(first, |ack| ack.position);
-        let known = [acks.last, acks.on_disk].into_iter().flatten().map(|ack| ack.position);
+        let read = acks.last.position;
+        let known = [Some(acks.last), acks.on_disk].into_iter().flatten().map(|ack| ack.position);
         let appended =
             known.fold(end, |appended, known| if known.batches > appended.batches { known } else { appended });
         recovered.waiting = appended.saturating_sub(read);
@@ -84,7 +89,7 @@ impl Spool {
             own_batches: 0,
             octets: segments.iter().map(|segment| segment.octets).sum(),
             active: None,
-            next_number: content.segments.last().map_or(1, |last| last.saturating_add(1)),
+            next_number,
             place: Place { segment: segments.front().map_or(0, |segment| segment.number), offset: 0 },
             segments,
             context: Vec::new().into(),
@@ -92,21 +97,35 @@ impl Spool {
             appended,
             read,
             found: recovered.waiting,
-            last_gone: acks.last.map_or(0, |ack| ack.id),
+            last_gone: acks.last.id,
             in_flight: VecDeque::new(),
             rewound: VecDeque::new(),
             open: Open::default(),
             released: Split::default(),
             dropped: Split::default(),
             damaged: Split::default(),
+            unknown: Split::default(),
             synced_at: None,
             folder,
             acks,
             _lock: lock,
         };
+        if recovered.positions_lost {
+            spool.count_unknown();
+        }
         spool.leave_gone_segments();
         spool.sync()?;
         Ok((spool, recovered))
+    }
+
+    /// What is before the first segment may be gone or lost: nothing says which.
+    fn count_unknown(&mut self) {
+        if let Some(first) = self.segments.front()
+            && first.start.batches > self.read.batches
+        {
+            self.unknown.merge(Split::between(self.read, first.start, self.border));
+            self.read = first.start;
+        }
     }
 
     /// The first segment that is read is the first of which not everything is gone.
@@ -118,19 +137,20 @@ impl Spool {
     }
 }
 
-/// The segments with whole entries; all batches that they count; the last identifier. Cuts what is behind the last
-/// whole entry.
+/// The segments with whole entries, by the number of batches before them; all batches that they count; the last
+/// identifier. Cuts what is behind the last whole entry.
 fn scan(
     folder: &Folder,
     content: &Content,
     recovered: &mut Recovered,
 ) -> Result<(VecDeque<Segment>, Count, u64), Error> {
-    let (mut segments, mut end, mut last_id) = (VecDeque::new(), Count::default(), 0);
+    let (mut segments, mut end, mut last_id) = (Vec::new(), Count::default(), 0);
     for &number in &content.segments {
         let name = segment_name(number);
         let failed = |error| folder.error(&name, error);
         let file = folder.read(&name).map_err(failed)?;
-        let octets = file.metadata().map_err(failed)?.len();
+        let metadata = file.metadata().map_err(failed)?;
+        let octets = metadata.len();
         let first = find(&file, 0, octets).map_err(failed)?;
         let (Found::Entry(_, header, _) | Found::Damaged(_, header)) = first else {
             recovered.octets_cut += octets;
@@ -138,34 +158,64 @@ fn scan(
             continue;
         };
         last_id = last_id.max(header.id);
-        segments.push_back(Segment { number, octets, start: header.before });
+        // Not every file system knows when a file was made.
+        let begun = metadata.created().or_else(|_| metadata.modified()).map_err(failed)?;
+        segments.push(Segment { number, octets, start: header.before, begun });
     }
-    if let Some(last) = segments.back_mut() {
-        let name = segment_name(last.number);
-        let failed = |error| folder.error(&name, error);
-        let file = folder.read_write(&name).map_err(failed)?;
-        let (mut offset, mut whole) = (0, 0);
-        end = last.start;
-        loop {
-            let (at, header, is_whole) = match find(&file, offset, last.octets).map_err(failed)? {
-                Found::Entry(at, header, _) => (at, header, true),
-                Found::Damaged(at, header) => (at, header, at + header.octets() <= last.octets),
-                Found::End => break,
-            };
-            if header.after().batches >= end.batches {
-                end = header.after();
-            }
-            last_id = last_id.max(header.id);
-            offset = at + header.octets();
-            if is_whole {
-                whole = offset;
-            }
+    segments.sort_by_key(|segment| segment.start.batches);
+    // Only a copy of the last one begins where it does.
+    let start = segments.last().map_or(0, |last| last.start.batches);
+    for last in segments.iter_mut().filter(|segment| segment.start.batches == start) {
+        let (end_of_last, last_id_of_last) = cut(folder, last, recovered)?;
+        if end_of_last.batches >= end.batches {
+            end = end_of_last;
         }
-        if whole < last.octets {
-            file.set_len(whole).and_then(|()| file.sync_data()).map_err(failed)?;
-            recovered.octets_cut += last.octets - whole;
-            last.octets = whole;
+        last_id = last_id.max(last_id_of_last);
+    }
+    Ok((segments.into(), end, last_id))
+}
+
+/// Cuts what is behind the last whole entry of a segment. All batches up to its end, and the last identifier.
+fn cut(folder: &Folder, segment: &mut Segment, recovered: &mut Recovered) -> Result<(Count, u64), Error> {
+    let name = segment_name(segment.number);
+    let failed = |error| folder.error(&name, error);
+    let file = folder.read_write(&name).map_err(failed)?;
+    let (mut offset, mut whole, mut end, mut last_id) = (0, 0, segment.start, 0);
+    loop {
+        let (at, header, is_whole) = match find(&file, offset, segment.octets).map_err(failed)? {
+            Found::Entry(at, header, _) => (at, header, true),
+            Found::Damaged(at, header) => (at, header, at + header.octets() <= segment.octets),
+            Found::End => break,
+        };
+        if header.after().batches >= end.batches {
+            end = header.after();
+        }
+        last_id = last_id.max(header.id);
+        offset = at + header.octets();
+        if is_whole {
+            whole = offset;
         }
     }
-    Ok((segments, end, last_id))
+    if whole < segment.octets {
+        file.set_len(whole).and_then(|()| file.sync_data()).map_err(failed)?;
+        recovered.octets_cut += segment.octets - whole;
+        segment.octets = whole;
+    }
+    Ok((end, last_id))
+}
+
+/// Renames segments whose names are not in the order of their batches, because files were exchanged. Returns the number
+/// of the next one.
+fn sort(folder: &Folder, content: &Content, segments: &mut VecDeque<Segment>) -> Result<u32, Error> {
+    let mut next = content.segments.last().map_or(1, |last| last.saturating_add(1));
+    if !segments.iter().is_sorted_by_key(|segment| segment.number) {
+        for segment in segments {
+            let name = segment_name(segment.number);
+            folder.rename(&name, &segment_name(next)).map_err(|error| folder.error(&name, error))?;
+            segment.number = next;
+            next = next.saturating_add(1);
+        }
+        folder.sync().map_err(|error| folder.error("", error))?;
+    }
+    Ok(next)
 }

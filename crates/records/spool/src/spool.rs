@@ -8,7 +8,7 @@ use crate::folder::segment_name;
 use crate::state::{Active, BATCH_BITS, BatchId, Place, Segment, Spool, Status};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use weir_ledger::RecordTotals;
 
 /// Octets of a segment, at most; one batch may be larger.
@@ -70,7 +70,8 @@ impl Spool {
         self.close_segment();
         let name = segment_name(self.next_number);
         let file = self.folder.create(&name).map_err(|error| self.folder.error(&name, error))?;
-        self.segments.push_back(Segment { number: self.next_number, octets: 0, start: self.appended });
+        let begun = SystemTime::now();
+        self.segments.push_back(Segment { number: self.next_number, octets: 0, start: self.appended, begun });
         self.next_number += 1;
         self.active = Some(Active { file, unsynced: 0 });
         if self.context.is_empty() {
@@ -276,9 +277,18 @@ impl Spool {
             released: self.released,
             dropped: self.dropped,
             damaged: self.damaged,
+            unknown: self.unknown,
             waiting,
             octets: self.octets,
+            oldest: self.oldest(),
         }
+    }
+
+    fn oldest(&self) -> Option<SystemTime> {
+        let first = self.in_flight.front().or(self.rewound.front());
+        let number = first.map_or(self.place.segment, |flight| flight.place.segment);
+        let oldest = self.segments.iter().find(|segment| segment.number >= number)?;
+        (!self.is_empty()).then_some(oldest.begun)
     }
 
     pub(crate) fn segment_limit(limit: u64, segment_bytes: u64) -> u64 {

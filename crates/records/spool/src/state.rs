@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use weir_ledger::RecordTotals;
 
 /// Bits of an identifier that count the batches of a run; the others count the runs.
@@ -60,10 +60,14 @@ pub struct Status {
     pub dropped: Split,
     /// Lost because an entry or a segment is damaged or missing.
     pub damaged: Split,
+    /// Delivered or lost: what says which is damaged or missing too.
+    pub unknown: Split,
     /// Not released, whether read or not.
     pub waiting: Split,
     /// Octets of the segments on disk.
     pub octets: u64,
+    /// When the oldest segment with batches that wait was begun; `None` if nothing waits.
+    pub oldest: Option<SystemTime>,
 }
 
 #[derive(Debug)]
@@ -73,6 +77,7 @@ pub(crate) struct Segment {
     pub octets: u64,
     /// All batches before its first whole entry.
     pub start: Count,
+    pub begun: SystemTime,
 }
 
 #[derive(Debug)]
@@ -120,6 +125,7 @@ pub struct Spool {
     pub(crate) released: Split,
     pub(crate) dropped: Split,
     pub(crate) damaged: Split,
+    pub(crate) unknown: Split,
     pub(crate) synced_at: Option<Instant>,
 }
 

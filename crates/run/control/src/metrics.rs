@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use weir_dpi::printable;
 use weir_ledger::{
     ActionCounters, ExportLossReason, Ledger, MemberCounters, OutputCounters, OutputDropReason, PacketAnomaly,
-    RecorderCounters, RefusalReason, RuleCounters, SinkCounters, TrafficCounters,
+    RecordTotals, RecorderCounters, RefusalReason, RuleCounters, SinkCounters, TrafficCounters,
 };
 use weir_probe::GroupStatus;
 
@@ -98,6 +98,7 @@ const OF_SINKS: &[Figure<SinkCounters>] = &[
     ("weir_records_earlier_delivered_total", "Flow records of earlier runs delivered from the spool", |of| {
         of.earlier.delivered.flows
     }),
+    ("weir_spool_bytes", "Octets of the spool on the disk", |of| of.spool_octets),
     ("weir_sink_records_written_total", "Records as the format counts them", |of| of.wire_records),
     ("weir_sink_messages_total", "Messages or datagrams written", |of| of.messages),
     ("weir_sink_bytes_total", "Octets written", |of| of.octets),
@@ -338,11 +339,28 @@ fn add_members(page: &mut Page, sinks: &[(String, &SinkCounters)]) {
 fn add_sinks(page: &mut Page, sinks: &[(String, &SinkCounters)], on_the_way: u64) {
     page.add_all("sink", sinks, OF_SINKS);
     add_members(page, sinks);
-    let mut metric = page.metric("weir_records_lost_total", "Flow records that were not delivered, by reason");
-    for (sink, counters) in sinks {
-        for reason in ExportLossReason::ALL.iter().map(|reason| reason.key()) {
-            metric.add(&[("sink", sink), ("reason", reason)], counters.lost.get(reason).map_or(0, |lost| lost.flows));
+    let losses: [(&str, &str, fn(&SinkCounters) -> &BTreeMap<&'static str, RecordTotals>); 2] = [
+        ("weir_records_lost_total", "Flow records that were not delivered, by reason", |of| &of.lost),
+        (
+            "weir_records_earlier_lost_total",
+            "Flow records of earlier runs in the spool that were not delivered, by reason",
+            |of| &of.earlier.lost,
+        ),
+    ];
+    for (name, help, lost) in losses {
+        let mut metric = page.metric(name, help);
+        for (sink, counters) in sinks {
+            for reason in ExportLossReason::ALL.iter().map(|reason| reason.key()) {
+                let flows = lost(counters).get(reason).map_or(0, |lost| lost.flows);
+                metric.add(&[("sink", sink), ("reason", reason)], flows);
+            }
         }
+    }
+    let help = "Age of the oldest segment with records that wait: none of them is older; 0 if none wait";
+    let mut metric = page.metric("weir_spool_oldest_age_seconds", help);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    for (sink, counters) in sinks {
+        metric.add(&[("sink", sink)], counters.spool_oldest.map_or(0.0, |begun| (now - begun as f64).max(0.0)));
     }
     let mut metric =
         page.metric("weir_records_waiting", "Flow records in the queue of the sink, or on their way there");

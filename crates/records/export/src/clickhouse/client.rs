@@ -2,9 +2,9 @@
 
 use super::connection::{Answer, Connection, ConnectionTimes, Endpoint};
 use http_body_util::Full;
-use hyper::Request;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderValue};
+use hyper::{Request, StatusCode};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,70 +14,86 @@ use std::time::Duration;
 const ASK_WAIT: Duration = Duration::from_secs(30);
 /// Octets of the server's message that are shown.
 const MAX_MESSAGE: usize = 400;
-/// Errors of the server that end by themselves, or that say nothing of what was sent (ErrorCodes.cpp).
-const TEMPORARY: [u32; 25] = [
-    3,   // UNEXPECTED_END_OF_FILE: the connection was lost
-    159, // TIMEOUT_EXCEEDED
-    160, // TOO_SLOW
-    198, // DNS_ERROR
-    201, // QUOTA_EXCEEDED
-    202, // TOO_MANY_SIMULTANEOUS_QUERIES
-    203, // NO_FREE_CONNECTION
-    209, // SOCKET_TIMEOUT
-    210, // NETWORK_ERROR
-    225, // NO_ZOOKEEPER
-    236, // ABORTED
-    241, // MEMORY_LIMIT_EXCEEDED
-    242, // TABLE_IS_READ_ONLY
-    243, // NOT_ENOUGH_SPACE
-    252, // TOO_MANY_PARTS
-    279, // ALL_CONNECTION_TRIES_FAILED
-    285, // TOO_FEW_LIVE_REPLICAS
-    286, // UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE
-    319, // UNKNOWN_STATUS_OF_INSERT
-    394, // QUERY_WAS_CANCELLED
-    412, // CANNOT_CONNECT_RABBITMQ, and others of the network
-    439, // CANNOT_SCHEDULE_TASK
-    473, // DEADLOCK_AVOIDED
-    499, // S3_ERROR
-    999, // KEEPER_EXCEPTION
+/// Errors of the server with their names (ErrorCodes.cpp) that end by themselves, or that say nothing of what was sent.
+/// Errors in neither table are taken for such.
+const TEMPORARY: [(u32, &str); 40] = [
+    (3, "UNEXPECTED_END_OF_FILE"),
+    (49, "LOGICAL_ERROR"),
+    (76, "CANNOT_OPEN_FILE"),
+    (158, "TOO_MANY_ROWS"),
+    (159, "TIMEOUT_EXCEEDED"),
+    (160, "TOO_SLOW"),
+    (173, "CANNOT_ALLOCATE_MEMORY"),
+    (198, "DNS_ERROR"),
+    (201, "QUOTA_EXCEEDED"),
+    (202, "TOO_MANY_SIMULTANEOUS_QUERIES"),
+    (203, "NO_FREE_CONNECTION"),
+    (209, "SOCKET_TIMEOUT"),
+    (210, "NETWORK_ERROR"),
+    (225, "NO_ZOOKEEPER"),
+    (236, "ABORTED"),
+    (241, "MEMORY_LIMIT_EXCEEDED"),
+    (242, "TABLE_IS_READ_ONLY"),
+    (243, "NOT_ENOUGH_SPACE"),
+    (252, "TOO_MANY_PARTS"),
+    (254, "NO_ACTIVE_REPLICAS"),
+    (279, "ALL_CONNECTION_TRIES_FAILED"),
+    (285, "TOO_FEW_LIVE_REPLICAS"),
+    (286, "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE"),
+    (307, "TOO_MANY_BYTES"),
+    (319, "UNKNOWN_STATUS_OF_INSERT"),
+    (373, "SESSION_IS_LOCKED"),
+    (381, "HTTP_LENGTH_REQUIRED"),
+    (394, "QUERY_WAS_CANCELLED"),
+    (396, "TOO_MANY_ROWS_OR_BYTES"),
+    (412, "NETLINK_ERROR"),
+    (425, "SYSTEM_ERROR"),
+    (439, "CANNOT_SCHEDULE_TASK"),
+    (469, "VIOLATED_CONSTRAINT"),
+    (473, "DEADLOCK_AVOIDED"),
+    (499, "S3_ERROR"),
+    (574, "DISTRIBUTED_TOO_MANY_PENDING_BYTES"),
+    (999, "KEEPER_EXCEPTION"),
+    (1000, "POCO_EXCEPTION"),
+    (1001, "STD_EXCEPTION"),
+    (1002, "UNKNOWN_EXCEPTION"),
 ];
 /// Statuses that end by themselves.
 const TEMPORARY_STATUSES: [u16; 4] = [408, 425, 429, 503];
 /// Errors that stay until someone changes the table, the user or the address.
-const PERMANENT: [u32; 32] = [
-    6,   // CANNOT_PARSE_TEXT
-    10,  // NOT_FOUND_COLUMN_IN_BLOCK
-    16,  // NO_SUCH_COLUMN_IN_TABLE
-    20,  // NUMBER_OF_COLUMNS_DOESNT_MATCH
-    33,  // CANNOT_READ_ALL_DATA
-    36,  // BAD_ARGUMENTS
-    44,  // ILLEGAL_COLUMN
-    47,  // UNKNOWN_IDENTIFIER
-    48,  // NOT_IMPLEMENTED
-    53,  // TYPE_MISMATCH
-    60,  // UNKNOWN_TABLE
-    62,  // SYNTAX_ERROR
-    70,  // CANNOT_CONVERT_TYPE
-    73,  // UNKNOWN_FORMAT
-    81,  // UNKNOWN_DATABASE
-    115, // UNKNOWN_SETTING
-    117, // INCORRECT_DATA
-    130, // CANNOT_READ_ARRAY_FROM_TEXT
-    131, // TOO_LARGE_STRING_SIZE
-    164, // READONLY
-    192, // UNKNOWN_USER
-    193, // WRONG_PASSWORD
-    194, // REQUIRED_PASSWORD
-    195, // IP_ADDRESS_NOT_ALLOWED
-    291, // DATABASE_ACCESS_DENIED
-    349, // CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
-    354, // INFLATE_FAILED
-    392, // QUERY_IS_PROHIBITED
-    452, // SETTING_CONSTRAINT_VIOLATION
-    497, // ACCESS_DENIED
-    516, // AUTHENTICATION_FAILED
-    561, // ZSTD_DECODER_FAILED
+const PERMANENT: [(u32, &str); 32] = [
+    (6, "CANNOT_PARSE_TEXT"),
+    (10, "NOT_FOUND_COLUMN_IN_BLOCK"),
+    (16, "NO_SUCH_COLUMN_IN_TABLE"),
+    (20, "NUMBER_OF_COLUMNS_DOESNT_MATCH"),
+    (33, "CANNOT_READ_ALL_DATA"),
+    (36, "BAD_ARGUMENTS"),
+    (44, "ILLEGAL_COLUMN"),
+    (47, "UNKNOWN_IDENTIFIER"),
+    (48, "NOT_IMPLEMENTED"),
+    (53, "TYPE_MISMATCH"),
+    (60, "UNKNOWN_TABLE"),
+    (62, "SYNTAX_ERROR"),
+    (70, "CANNOT_CONVERT_TYPE"),
+    (73, "UNKNOWN_FORMAT"),
+    (81, "UNKNOWN_DATABASE"),
+    (115, "UNKNOWN_SETTING"),
+    (117, "INCORRECT_DATA"),
+    (130, "CANNOT_READ_ARRAY_FROM_TEXT"),
+    (131, "TOO_LARGE_STRING_SIZE"),
+    (164, "READONLY"),
+    (192, "UNKNOWN_USER"),
+    (193, "WRONG_PASSWORD"),
+    (194, "REQUIRED_PASSWORD"),
+    (195, "IP_ADDRESS_NOT_ALLOWED"),
+    (291, "DATABASE_ACCESS_DENIED"),
+    (349, "CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN"),
+    (354, "ZLIB_INFLATE_FAILED"),
+    (392, "QUERY_IS_PROHIBITED"),
+    (452, "SETTING_CONSTRAINT_VIOLATION"),
+    (497, "ACCESS_DENIED"),
+    (516, "AUTHENTICATION_FAILED"),
+    (561, "ZSTD_DECODER_FAILED"),
 ];
 
 /// A user, and the secret that no message has.
@@ -260,20 +276,32 @@ fn outcome(answer: &Answer) -> Result<String, Failure> {
     }
     let start = text.find("Code: ").unwrap_or(0);
     let message = match text[start..].trim() {
-        "" => format!("the server answers with the status {}", answer.status),
-        message if code.is_some() => format!("the server says: {}", shortened(message)),
-        message => format!("the server says, with the status {}: {}", answer.status, shortened(message)),
+        "" => format!("the server answers with the {}", meaning(code, answer.status)),
+        message if message.starts_with("Code: ") => format!("the server says: {}", shortened(message)),
+        message => format!("the server says, with the {}: {}", meaning(code, answer.status), shortened(message)),
     };
     let message = match (code, answer.status) {
         (None, 401 | 403) => format!("{message}; user=NAME and password-file=FILE name who may write"),
         _ => message,
     };
     let is_permanent = match code {
-        Some(code) if TEMPORARY.contains(&code) => false,
-        Some(code) => PERMANENT.contains(&code),
+        Some(code) => PERMANENT.iter().any(|(permanent, _)| *permanent == code),
         None => (300..500).contains(&answer.status) && !TEMPORARY_STATUSES.contains(&answer.status),
     };
     Err(if is_permanent { Failure::Refused(message) } else { Failure::Busy(message) })
+}
+
+/// The number and the name of an error of ClickHouse, else of a status of HTTP.
+fn meaning(code: Option<u32>, status: u16) -> String {
+    let (what, number, name) = match code {
+        Some(code) => {
+            let named = TEMPORARY.iter().chain(&PERMANENT).find(|(named, _)| *named == code);
+            ("error", code, named.map(|(_, name)| *name))
+        }
+        None => ("status", status.into(), StatusCode::from_u16(status).ok().and_then(|of| of.canonical_reason())),
+    };
+    let name = name.map_or(String::new(), |name| format!(" ({name})"));
+    format!("{what} {number}{name}")
 }
 
 /// One line, not too long, without control characters.
@@ -320,7 +348,16 @@ mod tests {
         ] {
             assert_eq!(outcome_of(status, code, body).0, expected, "{status} {code:?} {body}");
         }
-        assert_eq!(outcome_of(500, None, "").1, "the server answers with the status 500");
+        for (status, code, body, expected) in [
+            (500, None, "", "the server answers with the status 500 (Internal Server Error)"),
+            (599, None, "", "the server answers with the status 599"),
+            (502, None, "<html>", "the server says, with the status 502 (Bad Gateway): <html>"),
+            (500, Some("241"), "", "the server answers with the error 241 (MEMORY_LIMIT_EXCEEDED)"),
+            (404, Some("60"), "no", "the server says, with the error 60 (UNKNOWN_TABLE): no"),
+            (500, Some("1234567"), "", "the server answers with the error 1234567"),
+        ] {
+            assert_eq!(outcome_of(status, code, body).1, expected);
+        }
         let long = format!("Code: 60.\nDB::Exception: \x1b{}", "é".repeat(1000));
         let (_, message) = outcome_of(404, None, &long);
         assert!(message.starts_with("the server says: Code: 60. DB::Exception: éé") && message.chars().count() < 430);

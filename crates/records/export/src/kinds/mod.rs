@@ -32,6 +32,7 @@ pub use file::is_standard_output;
 pub(crate) use file::{SinkFile, split};
 
 use crate::sink::{Error, ExportOptions, InvalidSink, Sink};
+use crate::stream::StreamSettings;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -135,9 +136,17 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
     /// name of the collector has an address.
     fn check(&self, name: &str, options: &ExportOptions) -> Result<(), Error>;
 
+    /// The format and the connection of a sink that has one. All functions below follow from it then.
+    fn stream(&self) -> Option<(&'static str, &StreamSettings)> {
+        None
+    }
+
     /// Checks that it can make files while it runs: not what it reads at the start only, such as passwords.
     fn check_files(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
-        self.check(name, options)
+        match self.stream() {
+            Some((format, stream)) => stream.check_files(format, name, options),
+            None => self.check(name, options),
+        }
     }
 
     /// The file; `None` for a collector and a folder.
@@ -152,22 +161,22 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
 
     /// The folder in which records wait for the collector.
     fn spool(&self) -> Option<&Path> {
-        None
+        self.stream().and_then(|(_, stream)| stream.spool_folder())
     }
 
     /// The other end, with its port, or the path of its socket; `None` if the specification in front of `?` says it.
     fn collector(&self) -> Option<String> {
-        None
+        self.stream().map(|(_, stream)| stream.peer.address())
     }
 
     /// The TCP ports to which it connects, again and again while it runs.
     fn tcp_ports(&self) -> Vec<u16> {
-        Vec::new()
+        self.stream().and_then(|(_, stream)| stream.tcp_port()).into_iter().collect()
     }
 
     /// Whether it knows how its collector takes records ([`Sink::intake`]).
     fn has_intake(&self) -> bool {
-        false
+        self.stream().is_some()
     }
 
     /// Whether it makes files after the start, besides rotated ones.
@@ -177,7 +186,7 @@ pub(crate) trait Destination: fmt::Debug + Send + Sync {
 
     /// What it takes beside its queue, bytes, with these default columns. `runs_on`: until a signal.
     fn memory_bytes(&self, _stored_columns: &[&'static Column], _runs_on: bool) -> u64 {
-        0
+        self.stream().map_or(0, |(_, stream)| stream.memory_bytes())
     }
 
     /// The columns that the specification selects.

@@ -87,28 +87,8 @@ impl super::Destination for TcpCollector {
         self.stream.check("ipfix", name, options)
     }
 
-    fn check_files(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
-        self.stream.check_files("ipfix", name, options)
-    }
-
-    fn spool(&self) -> Option<&Path> {
-        self.stream.spool_folder()
-    }
-
-    fn collector(&self) -> Option<String> {
-        Some(self.stream.peer.address())
-    }
-
-    fn has_intake(&self) -> bool {
-        true
-    }
-
-    fn tcp_ports(&self) -> Vec<u16> {
-        self.stream.tcp_port().into_iter().collect()
-    }
-
-    fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {
-        self.stream.memory_bytes()
+    fn stream(&self) -> Option<(&'static str, &StreamSettings)> {
+        Some(("ipfix", &self.stream))
     }
 }
 
@@ -159,32 +139,12 @@ impl super::Destination for JsonCollector {
         self.stream.check("json", name, options)
     }
 
-    fn check_files(&self, name: &str, options: &ExportOptions) -> Result<(), Error> {
-        self.stream.check_files("json", name, options)
-    }
-
-    fn spool(&self) -> Option<&Path> {
-        self.stream.spool_folder()
-    }
-
-    fn collector(&self) -> Option<String> {
-        Some(self.stream.peer.address())
+    fn stream(&self) -> Option<(&'static str, &StreamSettings)> {
+        Some(("json", &self.stream))
     }
 
     fn columns(&self) -> Option<&[&'static Column]> {
         self.columns.as_deref()
-    }
-
-    fn has_intake(&self) -> bool {
-        true
-    }
-
-    fn tcp_ports(&self) -> Vec<u16> {
-        self.stream.tcp_port().into_iter().collect()
-    }
-
-    fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {
-        self.stream.memory_bytes()
     }
 }
 

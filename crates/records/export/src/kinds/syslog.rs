@@ -7,7 +7,6 @@ use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
 use crate::stream::StreamSettings;
 use crate::syslog::{MIN_DATAGRAM_BYTES, SyslogOutput, SyslogSink};
 use crate::udp::Collector;
-use std::path::Path;
 use weir_fields::{Column, select_columns};
 
 pub(super) const FACILITY: SinkSetting = SinkSetting {
@@ -153,28 +152,15 @@ impl super::Destination for SyslogReceiver {
         self.columns.as_deref()
     }
 
+    fn stream(&self) -> Option<(&'static str, &StreamSettings)> {
+        if let Receiver::Stream(stream) = &self.receiver { Some(("syslog", stream)) } else { None }
+    }
+
     fn collector(&self) -> Option<String> {
         Some(match &self.receiver {
             Receiver::Stream(stream) => stream.peer.address(),
             Receiver::Udp(collector, _) => collector.address(),
         })
-    }
-
-    fn spool(&self) -> Option<&Path> {
-        if let Receiver::Stream(stream) = &self.receiver { stream.spool_folder() } else { None }
-    }
-
-    fn has_intake(&self) -> bool {
-        matches!(self.receiver, Receiver::Stream(_))
-    }
-
-    fn tcp_ports(&self) -> Vec<u16> {
-        let port = if let Receiver::Stream(stream) = &self.receiver { stream.tcp_port() } else { None };
-        port.into_iter().collect()
-    }
-
-    fn memory_bytes(&self, _: &[&'static Column], _: bool) -> u64 {
-        if let Receiver::Stream(stream) = &self.receiver { stream.memory_bytes() } else { 0 }
     }
 }
 

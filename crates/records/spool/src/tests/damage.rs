@@ -35,7 +35,12 @@ fn read_all(parent: &Path) -> (Vec<u16>, Count, u64) {
     (read, spool.status().damaged.total(), recovered.octets_cut)
 }
 
-fn copy(files: &[(PathBuf, Vec<u8>)]) {
+fn is_segment(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "seg")
+}
+
+/// Writes files in place of all that there are.
+pub fn copy(files: &[(PathBuf, Vec<u8>)]) {
     fs::read_dir(files[0].0.parent().unwrap())
         .unwrap()
         .for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
@@ -47,8 +52,8 @@ fn each_cut_and_each_missing_file_loses_only_what_is_gone() {
     let parent = folder();
     let names = damaged_spool(parent.path());
     let files: Vec<_> = names.into_iter().map(|path| (path.clone(), fs::read(&path).unwrap())).collect();
-    let last = files.iter().rposition(|(path, _)| path.extension().is_some()).unwrap();
-    for (at, (path, octets)) in files.iter().enumerate().filter(|(_, (path, _))| path.extension().is_some()) {
+    let last = files.iter().rposition(|(path, _)| is_segment(path)).unwrap();
+    for (at, (path, octets)) in files.iter().enumerate().filter(|(_, (path, _))| is_segment(path)) {
         for length in (0..octets.len()).map(Some).chain([None]) {
             copy(&files);
             match length {
@@ -88,8 +93,8 @@ fn each_flipped_bit_loses_one_batch_at_most() {
             }
             let (read, damaged, _) = read_all(parent.path());
             let earlier = read.len() as u64 - 1;
-            if path.ends_with("acks") {
-                assert!((BATCHES - 2..=BATCHES).contains(&earlier) && damaged.batches == 0, "{read:?}");
+            if path.ends_with("acks") || path.ends_with("acks.copy") {
+                assert_eq!((earlier, damaged.batches), (BATCHES - 2, 0), "{read:?}");
                 continue;
             }
             // A context that is damaged loses the batches of its segment.
@@ -105,7 +110,7 @@ fn missing_last_segments_are_counted() {
     let parent = folder();
     let names = damaged_spool(parent.path());
     let files: Vec<_> = names.into_iter().map(|path| (path.clone(), fs::read(&path).unwrap())).collect();
-    let segments: Vec<_> = files.iter().filter(|(path, _)| path.extension().is_some()).collect();
+    let segments: Vec<_> = files.iter().filter(|(path, _)| is_segment(path)).collect();
     for kept in 0..segments.len() {
         copy(&files);
         segments[kept..].iter().for_each(|(path, _)| fs::remove_file(path).unwrap());

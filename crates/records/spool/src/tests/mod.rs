@@ -1,6 +1,7 @@
 //! The spool against a model, with every cut, every flipped bit, full disks and random operations.
 
 mod damage;
+mod double_damage;
 mod folders;
 mod model;
 
@@ -51,10 +52,10 @@ fn drain(spool: &mut Spool) -> Vec<u16> {
     read
 }
 
-/// appended = released + dropped + damaged + waiting, of this run and of earlier ones.
+/// appended = released + dropped + damaged + unknown + waiting, of this run and of earlier ones.
 fn assert_balance(spool: &Spool) {
     let status = spool.status();
     let mut outcomes = status.released;
-    [status.dropped, status.damaged, status.waiting].into_iter().for_each(|part| outcomes.merge(part));
+    [status.dropped, status.damaged, status.unknown, status.waiting].into_iter().for_each(|part| outcomes.merge(part));
     assert_eq!(outcomes, status.appended, "{status:?}");
 }

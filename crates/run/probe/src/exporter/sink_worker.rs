@@ -138,6 +138,8 @@ fn add(sums: &mut Vec<SinkSum>, worker: &SinkWorker, received: RecordTotals) {
         sum.counters.sink == counters.sink && (sum.open.end <= open.start || open.end <= sum.open.start)
     };
     if let Some(sum) = sums.iter_mut().find(is_same) {
+        // What was on the disk at its end is what it found when it was opened again.
+        (sum.counters.spool_octets, sum.counters.spool_oldest) = (0, None);
         sum.counters.merge(counters);
         sum.offered.merge(worker.offered);
         sum.open = sum.open.start.min(open.start)..sum.open.end.max(open.end);

@@ -40,10 +40,24 @@ fn a_sentence_says_what_a_server_answers() {
     for (answer, sentence) in [
         (
             "HTTP/1.1 401 X\r\nContent-Length: 4\r\n\r\nnope",
-            "the server says, with the status 401: nope; user=NAME and password-file=FILE name who may write",
+            "the server says, with the status 401 (Unauthorized): nope; user=NAME and password-file=FILE name who may write",
         ),
-        ("HTTP/1.1 503 X\r\nContent-Length: 4\r\n\r\nbusy", "the server says, with the status 503: busy"),
-        ("HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n", "the server answers with the status 500"),
+        (
+            "HTTP/1.1 503 X\r\nContent-Length: 4\r\n\r\nbusy",
+            "the server says, with the status 503 (Service Unavailable): busy",
+        ),
+        (
+            "HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n",
+            "the server answers with the status 500 (Internal Server Error)",
+        ),
+        (
+            "HTTP/1.1 404 X\r\nX-ClickHouse-Exception-Code: 60\r\nContent-Length: 0\r\n\r\n",
+            "the server answers with the error 60 (UNKNOWN_TABLE)",
+        ),
+        (
+            "HTTP/1.1 500 X\r\nX-ClickHouse-Exception-Code: 241\r\nContent-Length: 0\r\n\r\n",
+            "the server answers with the error 241 (MEMORY_LIMIT_EXCEEDED)",
+        ),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 28\r\n\r\n<html>\nnothing to see</html>",
             "the server does not answer as ClickHouse does, but with \"<html>\"",

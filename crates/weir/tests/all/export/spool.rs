@@ -16,6 +16,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use testbed::namespace::{LEFT, RIGHT, Sender, ip, network, until};
 use testbed::running::{Running, send_requests};
+use testbed::served::{Served, sum};
 use testbed::{
     Background, command, failure, is_installed, is_root, ledger_of, number, permit_all_users, read_flows, read_ledger,
     signal, success,
@@ -192,6 +193,48 @@ fn what_a_collector_does_not_read_until_the_end_goes_to_the_spool() {
         assert!(kept > 0 && exported(&ledger) + kept == 3000, "{err} {ledger}");
         assert!(!err.contains("are lost"), "{err}");
     }
+}
+
+#[test]
+fn a_read_ends_beside_a_collector_that_reads_nothing() {
+    let capture = capture(5000);
+    for scheme in ["json+tcp", "syslog+tcp"] {
+        let (folder, deaf) = (tempfile::tempdir().unwrap(), deaf());
+        let spool = folder.path().join("spool");
+        let sink = format!("{scheme}://{}?fields=all&spool={}", deaf.local_addr().unwrap(), spool.display());
+        let timing = "sink_timeout=200ms,sink_dead=1h";
+        let (code, err, ledger) = ledger_of(["read", capture.name(), "-o", &sink, "--timing", timing]);
+        let kept = flows(&ledger, "spooled");
+        assert!(code == 0 && kept > 0 && exported(&ledger) + kept == 5000, "{code} {err} {ledger}");
+        assert!(!err.contains("are lost"), "{err}");
+    }
+}
+
+/// The positions of a spool are lost, and the begin of its first segment is damaged.
+#[test]
+fn what_a_spool_cannot_know_is_said_and_its_backlog_is_in_the_metrics() {
+    let (capture, parent) = (capture(700), tempfile::tempdir().unwrap());
+    let (address, folder) = (free_address(), parent.path().join("spool"));
+    let sink = format!("json+tcp://{address}?spool={}", folder.display());
+    assert_eq!(flows(&read(capture.name(), &sink).2, "spooled"), 700);
+    ["acks", "acks.copy"].iter().for_each(|name| fs::remove_file(folder.join(name)).unwrap());
+    let segment = folder.join("00000001.seg");
+    let mut octets = fs::read(&segment).unwrap();
+    octets[..100].fill(0);
+    fs::write(&segment, octets).unwrap();
+    let Some(served) = Served::start(&["-o", &sink]) else { return };
+    let metric = |name: &str, label: &str| sum(&served.metrics(), name, label);
+    until("earlier ones wait", || metric("weir_records_earlier_spooled", "") > 0);
+    let unknown = metric("weir_records_earlier_lost_total", "reason=\"spool_unknown\"");
+    let spooled = metric("weir_records_earlier_spooled", "");
+    assert!(unknown > 0 && unknown + spooled == 700, "{unknown} {spooled}");
+    assert!(metric("weir_spool_bytes", "") > 0);
+    let age = served.metrics().into_iter().find(|(series, _)| series.starts_with("weir_spool_oldest_age_seconds"));
+    assert!(age.is_some_and(|(_, age)| age > 0.0 && age < 86_400.0));
+    let (err, _, ledger) = served.probe.stop(2);
+    assert!(err.contains("acks and acks.copy of the spool are damaged or missing"), "{err}");
+    assert_eq!(number(&ledger["sinks"][0]["earlier"]["lost"]["spool_unknown"]["flows"]), unknown);
+    assert!(number(&ledger["sinks"][0]["spool_octets"]) > 0 && ledger["sinks"][0]["spool_oldest"].is_u64(), "{ledger}");
 }
 
 #[test]
