@@ -9,6 +9,7 @@ use crate::findings::{append_row, append_sections, append_wrapped, describe_mach
 use crate::run_status::RunStatus;
 use serde_json::{Value, json};
 use std::path::Path;
+use weir_dpi::{InspectionSettings, Inspector};
 use weir_export::FileMode;
 use weir_host::{Capacity, Demand, LayoutMode, Machine, PAUSE_MS, PipelineCpus, Plan, default_mpps_per_core, plan};
 use weir_plot::{Axis, line_chart, standalone};
@@ -41,6 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
         packets_per_second: arguments.rate.map(|rate| rate as f64),
         flows: arguments.flows.into(),
         mac_addresses: arguments.mac_addresses,
+        transaction_bytes: if arguments.transactions { transaction_bytes(arguments.flows) } else { 0 },
         records_per_second: arguments.records.map(|records| records as f64),
         mpps_per_core,
     };
@@ -55,6 +57,15 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
         print_styled(&text(&machine, &plan, &source, arguments.machine.verbose), style::findings)
     };
     Ok(RunStatus::from_problems(!plan.fits()).and(printed))
+}
+
+/// What a pipeline takes more if it records transactions, at most.
+fn transaction_bytes(flows: u32) -> u64 {
+    let usual = InspectionSettings::default().within(flows);
+    let recording = InspectionSettings { transaction_octets: InspectionSettings::TRANSACTION_OCTETS, ..usual };
+    let [usual, recording] =
+        [usual, recording.within(flows)].map(|settings| Inspector::memory_octets_for(&settings, flows as usize));
+    recording - usual
 }
 
 /// Writes the pipelines needed by packet size as a plot.
@@ -126,7 +137,11 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
     let [total, flows, tcp] = [memory.total_bytes, memory.flow_bytes, memory.tcp_bytes].map(gib);
     let [anomalies, buffers] = [memory.tcp_anomaly_bytes, memory.buffer_bytes].map(gib);
     let tcp = format!("TCP {tcp} (if all flows are TCP), TCP anomalies {anomalies} (if one flow in ten has them)");
-    row("memory", format!("{total}: flows {flows}, {tcp}, packet buffers {buffers}"));
+    let transactions = match memory.transaction_bytes {
+        0 => String::new(),
+        bytes => format!(", transactions {} (at most, without their sinks)", gib(bytes)),
+    };
+    row("memory", format!("{total}: flows {flows}, {tcp}, packet buffers {buffers}{transactions}"));
     row("huge pages", format!("{} of 2 MiB", plan.huge_pages_2_mib));
     let bus = units::rate(plan.bus_bits_per_second, "bit/s");
     row("PCIe", format!("{bus} including write headers (24 octets per 256) and one descriptor per frame"));

@@ -27,7 +27,7 @@ use weir_export::ViewFormat;
 use weir_fields::{Column, Field, Origin, field};
 use weir_ledger::{Ledger, RecordTotals};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Settings, StoredPipeline};
-use weir_query::{Expression, GroupField, Metric, RecordOrder, View};
+use weir_query::{Expression, GroupField, RecordOrder, View};
 
 /// The paths of stored flows, if these are the sources.
 ///
@@ -202,9 +202,9 @@ fn outputs(read: &Read, paths: &[PathBuf], known: &[&'static Column]) -> Result<
     let has = |column: &&'static Column| known.contains(column) || enriched.contains(column);
     let mut outputs = Outputs::new(&read.sinks, &read.metering, &read.enrichment, read.reporting.stats.as_deref());
     if let Some(view) = &mut outputs.view {
-        view.unknown = Metric::unknown(known);
-        if !view.unknown.is_empty() {
-            let numbers: Vec<_> = view.unknown.iter().map(|metric| metric.name()).collect();
+        view.set_known(known);
+        let numbers = view.unknown_names();
+        if !numbers.is_empty() {
             warn!(numbers = numbers.join(","), "these numbers of a view are not known of the stored flows");
         }
     }
@@ -294,8 +294,10 @@ fn needed_fields(read: &Read, outputs: &Outputs) -> Result<Option<Vec<&'static C
             None => needed.extend(&outputs.columns),
         }
     }
-    if outputs.view.is_some() || !read.reporting.quiet {
-        needed.extend(View::summed_fields());
+    match &outputs.view {
+        Some(view) => needed.extend(view.summed_columns()),
+        None if !read.reporting.quiet => needed.extend(View::summed_fields()),
+        None => {}
     }
     let used = used_fields(read, outputs)?;
     let used = used.iter().map(|(_, name)| *name);

@@ -21,6 +21,7 @@ mod restored;
 mod selection;
 mod stored_figures;
 mod stored_rows;
+mod tcp_failure;
 mod transactions;
 mod value;
 mod words;
@@ -39,7 +40,7 @@ pub use element::{
 pub use entry::{DirectionView, Entry, StaticField, Visitor};
 pub use field::{
     Field, Kind, Read, duration_ns, field, initial_rtt_ns, name_of_heading, near_names, of_first, server_responses,
-    view_field, words,
+    serves_source, view_field, words,
 };
 pub use omitted::restore_omitted;
 pub use page::{profile_names, profiles};
@@ -48,6 +49,7 @@ pub use restored::Restored;
 pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns, start_time};
 pub use stored_figures::{Figures, RowFigures, StoredFigures};
 pub use stored_rows::{RowSums, Rows, StoredColumn, StoredRows, StoredText};
+pub use tcp_failure::TcpFailure;
 pub use transactions::{is_of_transactions, transaction_columns};
 pub use value::{FieldValue, protocol_name};
 pub use words::Words;

@@ -9,7 +9,7 @@ use weir_query::{GroupField, Metric, Order, Row, Sums, View, ViewSettings};
 
 fn settings(fields: &[&str]) -> ViewSettings {
     let fields = fields.iter().map(|field| field.parse().unwrap()).collect();
-    ViewSettings { fields, counts: Vec::new(), every_ns: None, order: None, groups: 1 << 20, unknown: Vec::new() }
+    ViewSettings { fields, groups: 1 << 20, ..ViewSettings::default() }
 }
 
 fn view(settings: ViewSettings, flows: &[FlowRecord]) -> View {
@@ -150,7 +150,7 @@ fn the_first_rows_are_those_of_all_rows_and_the_others_are_summed_up() {
         let keys = |rows: &[Row]| rows.iter().map(|row| row.key.clone()).collect::<Vec<_>>();
         assert_eq!(keys(&first), keys(&rows[..limit.min(rows.len())]));
         let rest = sum(&rows[first.len()..]);
-        assert_eq!(of(&others), rest);
+        assert_eq!(of(&others.sums), rest);
     }
 }
 
