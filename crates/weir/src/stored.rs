@@ -28,6 +28,7 @@ use weir_fields::{Column, Field, Origin, field};
 use weir_ledger::{Ledger, RecordTotals};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Settings, StoredPipeline};
 use weir_query::{Expression, GroupField, RecordOrder, View};
+use weir_store::RowForm;
 
 /// The paths of stored flows, if these are the sources.
 ///
@@ -53,7 +54,7 @@ pub fn run(
     raise_limit_of_files();
     let mut reader = StoredReader::open(stored, read.times_ns()?)?;
     let paths: Vec<PathBuf> = stored.all().cloned().collect();
-    let mut outputs = outputs(read, &paths, reader.known())?;
+    let mut outputs = outputs(read, &paths, reader.known(), reader.form)?;
     outputs.stored_form = reader.form;
     reader.select(selection(read));
     if let Some(fields) = needed_fields(read, &outputs)? {
@@ -197,13 +198,14 @@ fn check_options(read: &Read) -> Result<(), Error> {
 }
 
 /// The outputs: of the fields that stored flows have.
-fn outputs(read: &Read, paths: &[PathBuf], known: &[&'static Column]) -> Result<Outputs, Error> {
+fn outputs(read: &Read, paths: &[PathBuf], known: &[&'static Column], form: RowForm) -> Result<Outputs, Error> {
     let enriched: Vec<_> = read.enrichment.columns().collect();
     let has = |column: &&'static Column| known.contains(column) || enriched.contains(column);
     let mut outputs = Outputs::new(&read.sinks, &read.metering, &read.enrichment, read.reporting.stats.as_deref());
     if let Some(view) = &mut outputs.view {
         view.set_known(known);
-        let numbers = view.unknown_names();
+        // Transactions have no TCP analysis in any case.
+        let numbers = view.unknown_names(!form.is_transactions);
         if !numbers.is_empty() {
             warn!(numbers = numbers.join(","), "these numbers of a view are not known of the stored flows");
         }

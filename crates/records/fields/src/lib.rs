@@ -21,6 +21,7 @@ mod restored;
 mod selection;
 mod stored_figures;
 mod stored_rows;
+mod sum_field;
 mod tcp_failure;
 mod transactions;
 mod value;
@@ -40,7 +41,7 @@ pub use element::{
 pub use entry::{DirectionView, Entry, StaticField, Visitor};
 pub use field::{
     Field, Kind, Read, duration_ns, field, initial_rtt_ns, name_of_heading, near_names, of_first, server_responses,
-    serves_source, view_field, words,
+    view_field, words,
 };
 pub use omitted::restore_omitted;
 pub use page::{profile_names, profiles};
@@ -49,6 +50,7 @@ pub use restored::Restored;
 pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns, start_time};
 pub use stored_figures::{Figures, RowFigures, StoredFigures};
 pub use stored_rows::{RowSums, Rows, StoredColumn, StoredRows, StoredText};
+pub use sum_field::{Amount, Grain, InvalidSumField, SumField, SumReader};
 pub use tcp_failure::TcpFailure;
 pub use transactions::{is_of_transactions, transaction_columns};
 pub use value::{FieldValue, protocol_name};

@@ -28,7 +28,6 @@ mod ranges;
 mod selecting_sink;
 mod share;
 mod stored_view;
-mod sum_field;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -45,6 +44,5 @@ pub use order::{InvalidOrder, Metric, Order, RecordOrder};
 pub use selecting_sink::SelectingSink;
 pub use share::Share;
 pub use stored_view::{StoredSums, StoredTotals, StoredView};
-pub use sum_field::{Amount, InvalidSumField, SumField};
 pub use sums::Sums;
 pub use view::{Row, Series, View, ViewSettings};

@@ -3,11 +3,11 @@
 use crate::count_field::CountField;
 use crate::error::nearest;
 use crate::group_field::GroupField;
-use crate::sum_field::{Amount, SumField};
 use crate::sums::Sums;
 use std::str::FromStr;
-use weir_fields::FieldValue;
-use weir_fields::{Column, Field, Kind, column, field, name_of_heading, near_names};
+use weir_fields::{
+    Amount, Column, Field, FieldValue, Kind, SumField, column, field, name_of_heading, near_names,
+};
 use weir_flow::FlowRecord;
 use weir_text::most_similar;
 

@@ -6,7 +6,6 @@
 
 use crate::expression::Expression;
 use crate::group_field::GroupField;
-use crate::sum_field::{Amount, SumField, SumReader};
 use crate::sums::Sums;
 use crate::view::{KeyRows, View, ViewSettings};
 use ahash::RandomState;
@@ -15,7 +14,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use weir_fields::{
-    Column, ColumnKind, FieldValue, Figures, Restored, RowSums, StoredFigures, StoredRows, StoredValue, field,
+    Amount, Column, ColumnKind, FieldValue, Figures, Grain, Restored, RowSums, StoredFigures, StoredRows, StoredValue,
+    SumField, SumReader, field,
 };
 use weir_flow::FlowRecord;
 
@@ -90,13 +90,13 @@ impl StoredView {
         };
         let of_sum = |sum: &SumField| {
             let needed = sources(&sum.columns());
-            let token = |(place, column): (usize, &&'static Column)| match column.name {
-                "src_port" | "dst_port" if needed.contains(column) => Some(Token::Ephemeral(place)),
-                "fwd_packets" | "rev_packets" if needed.contains(column) => Some(Token::IsZero(place)),
-                _ if needed.contains(column) => Some(Token::Value(place)),
-                _ if !Figures::always_decides(column) => None,
-                _ if column.kind == ColumnKind::Address => Some(Token::Version(place)),
-                _ => Some(Token::Value(place)),
+            let token = |(place, column): (usize, &&'static Column)| {
+                Some(match SumField::grain(column, &needed)? {
+                    Grain::Value => Token::Value(place),
+                    Grain::Version => Token::Version(place),
+                    Grain::Ephemeral => Token::Ephemeral(place),
+                    Grain::IsZero => Token::IsZero(place),
+                })
             };
             (SumReader::new(*sum), columns.iter().enumerate().filter_map(token).collect())
         };

@@ -13,14 +13,13 @@ use crate::group_field::GroupField;
 use crate::kept_groups::KeptGroups;
 use crate::key_hash::hash_key;
 use crate::order::{InvalidOrder, Metric, Order, RowOrder, rank};
-use crate::sum_field::{Amount, SumField, SumReader};
 use crate::sums::Sums;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
-use weir_fields::{Column, FieldValue, column};
+use weir_fields::{Amount, Column, FieldValue, SumField, SumReader, column};
 use weir_flow::FlowRecord;
 use weir_text::zone::Zone;
 
@@ -73,10 +72,10 @@ impl ViewSettings {
         self.unknown_sums = self.asked_sums().into_iter().filter(|sum| !sum.is_known(known)).collect();
     }
 
-    /// The names of the numbers that are not known.
-    pub fn unknown_names(&self) -> Vec<&'static str> {
-        let sums = self.unknown_sums.iter().map(|sum| sum.name());
-        self.unknown.iter().map(|metric| metric.name()).chain(sums).collect()
+    /// The names of the sums that are not known; `of_every_view`: and of the numbers that every view has.
+    pub fn unknown_names(&self, of_every_view: bool) -> Vec<&'static str> {
+        let metrics = self.unknown.iter().filter(|_| of_every_view).map(|metric| metric.name());
+        metrics.chain(self.unknown_sums.iter().map(|sum| sum.name())).collect()
     }
 
     /// Values by which groups differ: the start of the interval, and the fields.

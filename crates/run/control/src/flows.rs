@@ -18,7 +18,7 @@ use weir_query::{Order, RecordOrder, View, ViewSettings};
 const SEARCH_TIME: Duration = Duration::from_secs(10);
 /// Time beyond that for threads that wait for packets.
 const REPLY_TIME: Duration = Duration::from_secs(1);
-/// Groups that a thread keeps: at most about 10 MB.
+/// Groups that a thread keeps: at most about 10 MB, and 8 MB more with all sums that may be asked for.
 const MAX_THREAD_GROUPS: usize = 1 << 15;
 
 /// The parameters of a search.

@@ -2,10 +2,9 @@
 
 use serde::Serialize;
 use utoipa::ToSchema;
-use weir_fields::{Column, InvalidFields, select_columns};
+use weir_fields::{Column, InvalidFields, InvalidSumField, SumField, select_columns};
 use weir_query::{
-    CountField, Expression, ExpressionError, GroupField, InvalidGroupField, InvalidOrder, InvalidSumField, Order,
-    SumField, View, ViewSettings,
+    CountField, Expression, ExpressionError, GroupField, InvalidGroupField, InvalidOrder, Order, View, ViewSettings,
 };
 use weir_text::units::ParseError;
 use weir_text::zone::TimeError;

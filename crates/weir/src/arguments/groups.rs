@@ -12,9 +12,9 @@ use weir_anonymise::AnonymisationSpec;
 use weir_dpi::InspectionSettings;
 use weir_enrich::{Sources, TagList};
 use weir_export::{FileMode, SINK_KINDS, SinkKind, SinkSetting};
-use weir_fields::{Column, Requirement, columns};
+use weir_fields::{Column, Requirement, SumField, columns};
 use weir_ledger::Timing;
-use weir_query::{CountField, Expression, GroupField, Order, SumField, ViewSettings};
+use weir_query::{CountField, Expression, GroupField, Order, ViewSettings};
 use weir_text::units::{parse_duration, parse_flows, parse_length};
 use weir_text::wrap;
 

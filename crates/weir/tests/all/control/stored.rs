@@ -134,7 +134,7 @@ fn a_probe_answers_from_its_store_of_transactions_and_counts_them() {
     assert_eq!((number(&none["read"]), &none["source"]), (0, &"store".into()), "{none}");
     let sent: Vec<Vec<u8>> = ["dns.pcap.gz", "web.pcap"].iter().flat_map(|name| frames(name)).collect();
     sent.iter().for_each(|frame| probe.served.sender.send(frame));
-    // As many as there are in a file of these frames.
+    // The same number as in a file of these frames.
     let capture = Pcap::of(&sent).saved();
     let expected = success(["read", "-q", capture.name(), "--dpi-fields", "--transactions", "json:-"]);
     let expected = expected.lines().count() as u64;
@@ -240,7 +240,7 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
         ("store=0", "store: use the number of a store, from 1"),
         ("store=x", "store: use the number of a store, from 1"),
         ("store=2", "store: the probe has 1"),
-        ("community_id=1:x", "there are: where, from, to, by, every, count, sort, top, offset, fields, store"),
+        ("community_id=1:x", "there are: where, from, to, by, every, count, sum, sort, top, offset, fields, records, store"),
     ] {
         let answer = probe.served.get(&format!("/stored?{query}"));
         let error = answer.json()["error"].as_str().unwrap_or_default().to_owned();

@@ -3,9 +3,14 @@
 //! A sum is computed from the columns of a record alone, so that it is the same from records and from columns of a
 //! store. Columns of sums that nobody asks for are not read.
 
+use crate::column::{Column, ColumnKind};
+use crate::field::serves_source;
+use crate::selection::column;
+use crate::stored_figures::Figures;
+use crate::tcp_failure::TcpFailure;
+use crate::value::FieldValue;
 use std::fmt;
 use std::str::FromStr;
-use weir_fields::{Column, FieldValue, TcpFailure, column, serves_source};
 use weir_flow::FlowRecord;
 use weir_text::most_similar;
 
@@ -48,6 +53,19 @@ enum Of {
 enum Side {
     Client,
     Server,
+}
+
+/// What of a stored value a sum depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// The value.
+    Value,
+    /// Of an address, only whether there is one, and the version of IP.
+    Version,
+    /// Of a port, only whether a client gets such a one.
+    Ephemeral,
+    /// Of a number, only whether it is 0.
+    IsZero,
 }
 
 /// A sum of records.
@@ -172,12 +190,12 @@ impl SumField {
     }
 
     /// The sum of a name, or of a short one.
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
+    pub fn of_name(name: &str) -> Option<Self> {
         Self::all().find(|of| of.name() == name || !of.0.short.is_empty() && of.0.short == name)
     }
 
     /// All names.
-    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    pub fn names() -> impl Iterator<Item = &'static str> {
         Self::all().map(Self::name)
     }
 
@@ -208,13 +226,24 @@ impl SumField {
         names.iter().map(|name| column(name).expect("the catalogue has the columns of sums")).collect()
     }
 
+    /// What of a stored column a sum depends on, if it is computed from these columns; `None` if on nothing.
+    pub fn grain(column: &Column, sources: &[&'static Column]) -> Option<Grain> {
+        match column.name {
+            _ if !sources.contains(&column) && !Figures::always_decides(column) => None,
+            "src_port" | "dst_port" => Some(Grain::Ephemeral),
+            "fwd_packets" | "rev_packets" => Some(Grain::IsZero),
+            _ if column.kind == ColumnKind::Address => Some(Grain::Version),
+            _ => Some(Grain::Value),
+        }
+    }
+
     /// Whether records that have only these fields have it.
-    pub(crate) fn is_known(self, known: &[&'static Column]) -> bool {
+    pub fn is_known(self, known: &[&'static Column]) -> bool {
         self.columns().iter().all(|column| known.contains(column))
     }
 
     /// Adds another amount.
-    pub(crate) fn merge(self, into: &mut Amount, other: Amount) {
+    pub fn merge(self, into: &mut Amount, other: Amount) {
         into.records += other.records;
         into.number = match self.0.how {
             How::Longest => into.number.max(other.number),
@@ -238,13 +267,14 @@ impl SumField {
 
 /// Reads the value of a sum from records.
 #[derive(Clone)]
-pub(crate) struct SumReader {
+pub struct SumReader {
     of: SumField,
     /// The columns that are added up: of a record, or if it is of a side of each direction.
     columns: [Vec<&'static Column>; 2],
 }
 
 impl SumReader {
+    /// A reader of a sum.
     pub fn new(of: SumField) -> Self {
         let find = |name: &str| column(name).expect("the catalogue has the columns of sums");
         let columns = match &of.0.of {
@@ -280,23 +310,17 @@ impl SumReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::Metric;
 
     #[test]
     fn each_sum_has_columns_and_a_name_of_its_own() {
-        let mut names: Vec<&str> = Metric::ALL.iter().flat_map(|of| [of.name(), of.name_of_side()]).collect();
-        names.dedup();
-        let metrics = names.len();
+        let mut names: Vec<&str> = Vec::new();
         for of in SumField::all() {
-            assert!(!of.columns().is_empty() && !names[..metrics].contains(&of.name()), "{of:?}");
-            names.extend([of.name(), of.0.short]);
+            assert!(!of.columns().is_empty(), "{of:?}");
+            names.extend([of.name(), of.0.short].into_iter().filter(|name| !name.is_empty()));
             assert_eq!(of.name().parse::<SumField>(), Ok(of));
         }
-        let mut of_sums: Vec<&str> = names[metrics..].iter().copied().filter(|name| !name.is_empty()).collect();
-        of_sums.sort_unstable();
-        let number = of_sums.len();
-        of_sums.dedup();
-        assert_eq!(of_sums.len(), number);
+        names.sort_unstable();
+        assert!(names.is_sorted_by(|one, other| one < other), "{names:?}");
         let error = "dns_nxdomains".parse::<SumField>().unwrap_err().to_string();
         assert!(error.starts_with("there is no sum \"dns_nxdomains\"; did you mean dns_nxdomain"), "{error}");
     }
