@@ -1,7 +1,7 @@
 //! What a view adds up beside the sums that every view has, if it is asked for: `dns_nxdomain`, `http_errors`.
 //!
 //! A sum is computed from the columns of a record alone, so that it is the same from records and from columns of a
-//! store. Columns of sums that nobody asks for are not read.
+//! store. Columns of sums that are not asked for are not read.
 
 use crate::column::{Column, ColumnKind};
 use crate::field::serves_source;

@@ -5,9 +5,7 @@ use crate::error::nearest;
 use crate::group_field::GroupField;
 use crate::sums::Sums;
 use std::str::FromStr;
-use weir_fields::{
-    Amount, Column, Field, FieldValue, Kind, SumField, column, field, name_of_heading, near_names,
-};
+use weir_fields::{Amount, Column, Field, FieldValue, Kind, SumField, column, field, name_of_heading, near_names};
 use weir_flow::FlowRecord;
 use weir_text::most_similar;
 

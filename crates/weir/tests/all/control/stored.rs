@@ -140,7 +140,8 @@ fn a_probe_answers_from_its_store_of_transactions_and_counts_them() {
     let expected = expected.lines().count() as u64;
     until("all transactions are stored", || number(&probe.ask("records=transactions")["read"]) == expected);
     let groups = probe.ask("records=transactions&by=dns_name&sort=nxdomain&top=1000")["groups"].clone();
-    let out = success(["read", records.to_str().unwrap(), "-q", "-o", "json:-", "--by", "dns_name", "--sort", "nxdomain"]);
+    let out =
+        success(["read", records.to_str().unwrap(), "-q", "-o", "json:-", "--by", "dns_name", "--sort", "nxdomain"]);
     let of_file: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(groups, Value::from(of_file));
     assert_eq!(probe.served.get("/about").json()["transactions"][0], records.to_str().unwrap());
@@ -240,7 +241,10 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
         ("store=0", "store: use the number of a store, from 1"),
         ("store=x", "store: use the number of a store, from 1"),
         ("store=2", "store: the probe has 1"),
-        ("community_id=1:x", "there are: where, from, to, by, every, count, sum, sort, top, offset, fields, records, store"),
+        (
+            "community_id=1:x",
+            "there are: where, from, to, by, every, count, sum, sort, top, offset, fields, records, store",
+        ),
     ] {
         let answer = probe.served.get(&format!("/stored?{query}"));
         let error = answer.json()["error"].as_str().unwrap_or_default().to_owned();
