@@ -227,7 +227,7 @@ impl SumField {
     }
 
     /// What of a stored column a sum depends on, if it is computed from these columns; `None` if on nothing.
-    pub fn grain(column: &Column, sources: &[&'static Column]) -> Option<Grain> {
+    pub fn grain(column: &'static Column, sources: &[&'static Column]) -> Option<Grain> {
         match column.name {
             _ if !sources.contains(&column) && !Figures::always_decides(column) => None,
             "src_port" | "dst_port" => Some(Grain::Ephemeral),

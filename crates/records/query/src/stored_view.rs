@@ -91,7 +91,7 @@ impl StoredView {
         let of_sum = |sum: &SumField| {
             let needed = sources(&sum.columns());
             let token = |(place, column): (usize, &&'static Column)| {
-                Some(match SumField::grain(column, &needed)? {
+                Some(match SumField::grain(*column, &needed)? {
                     Grain::Value => Token::Value(place),
                     Grain::Version => Token::Version(place),
                     Grain::Ephemeral => Token::Ephemeral(place),
