@@ -152,6 +152,8 @@ export interface About {
     inputs: string[];
     /** Where ended flows are kept. */
     history: 'store' | 'memory' | 'none';
+    /** Stores of transactions. */
+    transactions: string[];
     /** First and last start of what is kept, ns since 1970, where that is known. */
     from_ns: number | null;
     to_ns: number | null;

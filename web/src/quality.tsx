@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import type { Flow, Groups, StoredFlows } from './api';
 import { type Question, useAnswers } from './ask';
-import { GroupTable, type NumberColumn, counted, groupText, isGroup, number } from './groups';
+import { type Chooser, GroupTable, type NumberColumn, counted, groupText, isGroup, number } from './groups';
 import { Bar, Mistake, Row, Table } from './parts';
 import { parametersOf } from './range';
 import { link } from './route';
@@ -40,10 +40,10 @@ function Part(props: { title: string; note: string; asked: { isAsking: boolean }
     );
 }
 
-/** The mean response without the mean round trip, ns; undefined where one of them is not known. */
+/** The mean response without the mean round trip to the server, ns; undefined where one of them is not known. */
 function own(row: Flow): number | undefined {
-    if (row.response_mean_ns === null || row.rtt_mean_ns === null) return undefined;
-    return Math.max(0, number(row, 'response_mean_ns') - number(row, 'rtt_mean_ns'));
+    if (row.response_mean_ns === null || row.server_rtt_mean_ns === null) return undefined;
+    return Math.max(0, number(row, 'response_mean_ns') - number(row, 'server_rtt_mean_ns'));
 }
 
 const ownText = (row: Flow): string => {
@@ -51,15 +51,21 @@ const ownText = (row: Flow): string => {
     return of === undefined ? '–' : duration(of);
 };
 
+/** The sum of a number over all groups: also those that are one row. */
+const total = (answer: Groups | undefined, name: string): number => (answer?.groups ?? []).reduce((sum, row) => sum + number(row, name), 0);
+
+/** A chooser that adds a condition with each group. */
+const choosing = ({ chooser, where }: Scope, condition: string): Chooser => ({ ...chooser, where: and(where, condition) });
+
 function SlowServers({ scope }: { scope: Scope }) {
-    const asked = useAnswers<Groups>([question(scope, { by: SERVERS, sort: 'response_mean_ns', top: ROWS }, 'response')], scope.round);
+    const asked = useAnswers<Groups>([question(scope, { by: SERVERS, sum: 'client_rtt_mean_ns,server_rtt_mean_ns', sort: 'response_mean_ns', top: ROWS }, 'response')], scope.round);
     const [answer] = asked.answers;
     const rows = groupsOf(answer);
     const [slowest] = rows;
     return (
         <Part
             title="Slow servers"
-            note="Servers by the mean time from a request to its answer, over TCP. Without the round trip of the handshake, what is left is the time of the server itself, or less: only the path from the capture point to the server is in a response time."
+            note="Servers by the mean time from a request to its answer, over TCP. A response time has the path from the capture point to the server in it: without the round trip to the server, the time of the server itself is left."
             asked={asked}
         >
             <Doubts answer={answer} problem={asked.problems[0]} />
@@ -68,7 +74,7 @@ function SlowServers({ scope }: { scope: Scope }) {
                 <>
                     <p>
                         The slowest, {groupText(slowest, SERVERS)}, answers after {time(slowest, 'response_mean_ns')} in the mean
-                        {own(slowest) !== undefined && `; ${ownText(slowest)} without the round trip of its handshakes`}.
+                        {own(slowest) !== undefined && `; ${ownText(slowest)} without the round trip to it`}.
                     </p>
                     <GroupTable
                         label="Slow servers"
@@ -81,7 +87,8 @@ function SlowServers({ scope }: { scope: Scope }) {
                             timed('mean response', 'response_mean_ns'),
                             { head: 'without round trip', of: ownText },
                             timed('longest', 'response_max_ns'),
-                            timed('round trip', 'rtt_mean_ns'),
+                            timed('round trip to the server', 'server_rtt_mean_ns'),
+                            timed('to the clients', 'client_rtt_mean_ns'),
                             counted('flows', 'flows'),
                         ]}
                     />
@@ -135,37 +142,30 @@ function Bins({ scope, field, title }: { scope: Scope; field: string; title: str
     );
 }
 
-/** What became of the first segments, and the counts of each direction (docs/tcp.md). */
-const LOSSES: [string, string, boolean][] = [
-    ['seen here: lost behind the capture point, or its acknowledgment was', 'tcp_retransmitted_packets', true],
-    ['seen here, a SYN', 'tcp_syn_retransmitted', true],
-    ['not seen here: lost before the capture point', 'tcp_retransmitted_unseen', false],
+/** What became of the first segments, and the sums of what clients and servers retransmitted (docs/views.md). */
+const LOSSES: [string, string][] = [
+    ['seen here: lost behind the capture point, or its acknowledgment was', 'retransmitted_seen'],
+    ['not seen here: lost before the capture point', 'retransmitted_unseen'],
 ];
-const MAX_FLOWS = '1000';
+const SENDERS = ['client', 'server'];
+const LOSS_SUMS = SENDERS.flatMap((sender) => LOSSES.map(([, name]) => `${sender}_${name}`)).join(',');
 
-/** The sum of a count of what clients sent, or servers. */
-function sumOf(flows: Flow[], name: string, ofServer: boolean): number {
-    const isOfServer = (flow: Flow) => flow.src_ip === flow.server_ip && flow.src_ip !== flow.dst_ip;
-    return flows.reduce((sum, flow) => sum + number(flow, `${isOfServer(flow) === ofServer ? 'fwd' : 'rev'}_${name}`), 0);
-}
+/** Segments that were lost between the client and the capture point, or between that and the server. */
+const lostAt = (row: Flow, side: string, other: string): number => number(row, `${side}_retransmitted_unseen`) + number(row, `${other}_retransmitted_seen`);
 
 function Loss({ scope }: { scope: Scope }) {
-    const fields = ['src_ip', 'dst_ip', 'server_ip', ...LOSSES.flatMap(([, name]) => [`fwd_${name}`, `rev_${name}`])].join(',');
-    const sums = useAnswers<Groups>([question(scope, { by: SERVERS, sort: 'retransmitted', top: ROWS })], scope.round);
-    const flows = useAnswers<StoredFlows>([question(scope, { sort: 'retransmitted', top: MAX_FLOWS, fields }, 'retransmitted > 0')], scope.round);
-    const [answer] = sums.answers;
-    const all = answer?.groups ?? [];
-    const total = (name: string) => all.reduce((sum, row) => sum + number(row, name), 0);
-    const [segments, retransmitted] = [total('segments'), total('retransmitted')];
+    const asked = useAnswers<Groups>([question(scope, { by: SERVERS, sum: LOSS_SUMS, sort: 'retransmitted', top: ROWS })], scope.round);
+    const [answer] = asked.answers;
+    const [segments, retransmitted] = [total(answer, 'segments'), total(answer, 'retransmitted')];
     const rows = groupsOf(answer).filter((row) => number(row, 'retransmitted') > 0);
     const worst = rows[0];
     return (
         <Part
             title="Retransmissions"
-            note="TCP segments that were sent once more, of both directions, and where the first ones were lost, as seen from the capture point."
-            asked={sums}
+            note="TCP segments that were sent once more, of both directions, and on which side of the capture point the first ones, or their acknowledgments, were lost."
+            asked={asked}
         >
-            <Doubts answer={answer} problem={sums.problems[0]} />
+            <Doubts answer={answer} problem={asked.problems[0]} />
             {answer && segments === 0 && <p>No TCP segments were analysed.</p>}
             {answer && segments > 0 && (
                 <p>
@@ -179,122 +179,136 @@ function Loss({ scope }: { scope: Scope }) {
                     head="server – port"
                     by={SERVERS}
                     rows={rows}
-                    chooser={scope.chooser}
+                    chooser={choosing(scope, 'retransmitted > 0')}
                     columns={[
                         bars(rows, 'retransmitted'),
                         counted('retransmitted', 'retransmitted'),
                         { head: 'share', of: (row) => percent(number(row, 'retransmitted'), number(row, 'segments')) },
+                        { head: 'client – here', of: (row) => count(lostAt(row, 'client', 'server')) },
+                        { head: 'here – server', of: (row) => count(lostAt(row, 'server', 'client')) },
                         counted('segments', 'segments'),
                         counted('flows', 'flows'),
                     ]}
                 />
             )}
-            {worst && <Sides answer={flows.answers[0]} problem={flows.problems[0]} isAsking={flows.isAsking} retransmitted={retransmitted} />}
+            {worst && (
+                <>
+                    <h3>The side of the loss</h3>
+                    <Table narrow label="The side of the loss" heads={['the first one was', 'from clients', 'from servers']} numbers={[1, 2]}>
+                        {LOSSES.map(([words, name]) => (
+                            <Row key={name} cells={[words, ...SENDERS.map((sender) => count(total(answer, `${sender}_${name}`)))]} numbers={[1, 2]} />
+                        ))}
+                    </Table>
+                </>
+            )}
         </Part>
     );
 }
 
-function Sides(props: { answer: StoredFlows | undefined; problem: { error: string } | undefined; isAsking: boolean; retransmitted: number }) {
-    const { answer, problem, isAsking, retransmitted } = props;
-    if (problem) return <Mistake {...problem} />;
-    if (!answer) return null;
-    const rows = LOSSES.map(([words, name, isSeen]) => ({ words, isSeen, by: [false, true].map((ofServer) => sumOf(answer.flows, name, ofServer)) }));
-    const sum = (isSeen: boolean) => rows.filter((row) => row.isSeen === isSeen).reduce((sum, row) => sum + row.by[0]! + row.by[1]!, 0);
-    const [seen, unseen] = [sum(true), sum(false)];
-    return (
-        <div aria-busy={isAsking}>
-            <h3>The side of the loss</h3>
-            <p>
-                The first segment of {count(seen)} was seen here, that of {count(unseen)} was not: it was lost before the capture point.
-                {seen + unseen < retransmitted &&
-                    ` These are ${percent(seen + unseen, retransmitted)} of all: those of the ${many(answer.flows.length, 'flow')} with the most.`}
-            </p>
-            <Table narrow label="The side of the loss" heads={['the first one was', 'from clients', 'from servers']} numbers={[1, 2]}>
-                {rows.map(({ words, by }) => (
-                    <Row key={words} cells={[words, count(by[0]!), count(by[1]!)]} numbers={[1, 2]} />
-                ))}
-            </Table>
-        </div>
-    );
-}
+/** A reason for which something fails: its words, its sum, and the condition of the flows that have it. */
+type Reason = [string, string, string];
 
-interface Reason {
-    name: string;
-    condition: string;
-}
-
-// The client sent nothing but SYN and RST (docs/tcp.md, failed connections).
-const ONLY_SYN = 'tcp and src flags S and not src flags A and not src flags P and not src flags F and not src flags U';
-const OPENED = 'tcp and src flags SA and not (src flags F and dst flags F)';
 const FAILED: Reason[] = [
-    { name: 'no answer', condition: `${ONLY_SYN} and rev_packets = 0` },
-    { name: 'refused', condition: `${ONLY_SYN} and dst flags R and not dst flags S` },
-    { name: 'half-open', condition: `${ONLY_SYN} and dst flags S` },
-    { name: 'reset by the server', condition: `${OPENED} and dst flags R` },
-    { name: 'reset by the client', condition: `${OPENED} and src flags R and not dst flags R` },
-];
+    ['no answer', 'no_answer'],
+    ['refused', 'refused'],
+    ['half-open', 'half_open'],
+    ['reset by the server', 'reset_by_server'],
+    ['reset by the client', 'reset_by_client'],
+    ['reset by both', 'reset_by_both'],
+].map(([words, name]) => [words!, name!, `tcp_failure = ${name}`]);
 const DNS: Reason[] = [
-    { name: 'NXDOMAIN', condition: 'dns_nxdomain > 0' },
-    { name: 'without an answer', condition: 'dns_unanswered > 0' },
-    { name: 'another error', condition: 'dns_rcode > 0 and dns_rcode != NXDOMAIN' },
-];
+    ['NXDOMAIN', 'dns_nxdomain'],
+    ['SERVFAIL', 'dns_servfail'],
+    ['REFUSED', 'dns_refused'],
+    ['another error', 'dns_other_errors'],
+    ['without an answer', 'dns_unanswered'],
+].map(([words, name]) => [words!, name!, `${name} > 0`]);
 const HTTP: Reason[] = [
-    { name: 'status 4xx', condition: 'http_4xx > 0' },
-    { name: 'status 5xx', condition: 'http_5xx > 0' },
-];
-const ROWS_OF_REASON = '5';
+    ['status 4xx', 'http_4xx'],
+    ['status 5xx', 'http_5xx'],
+].map(([words, name]) => [words!, name!, `${name} > 0`]);
 
-/** Flows that failed for several reasons, and the groups with the most of each. */
-function Reasons(props: { scope: Scope; title: string; note: string; none: string; what: string; reasons: Reason[]; by: string; head: string }) {
-    const { scope, title, note, none, what, reasons, by, head } = props;
-    const questions = reasons.map(({ condition }) => question(scope, { by, sort: 'flows', top: ROWS_OF_REASON }, condition));
-    const asked = useAnswers<Groups>(questions, scope.round);
-    const found = reasons.flatMap((reason, at) => {
-        const answer = asked.answers[at];
-        return answer && answer.matching > 0 ? [{ ...reason, answer }] : [];
-    });
-    const most = [...found].sort((one, other) => other.answer.matching - one.answer.matching)[0];
-    const failed = reasons.findIndex((_, at) => asked.problems[at]);
-    const largest = most?.answer.matching ?? 1;
+interface Failing {
+    scope: Scope;
+    title: string;
+    note: string;
+    by: string;
+    head: string;
+    /** The flows that may fail. */
+    among: string;
+    /** The sum of what is tried, and of what fails; what that is. */
+    tried: string;
+    failed: string;
+    what: string;
+    /** When nothing was tried. */
+    none: string;
+    reasons: Reason[];
+    /** More sums, as columns and in sentences. */
+    more?: NumberColumn[];
+    sums?: string;
+    also?: (answer: Groups) => string;
+    /** What selects those that fail, if it is shorter than all reasons. */
+    selects?: string;
+    /** Which records: flows if it is not said. */
+    records?: string;
+}
+
+/** What fails, by reason, and the groups with the most failures. */
+function Failures({ scope, title, note, by, head, among, tried, failed, what, none, reasons, more, sums, also, selects, records }: Failing) {
+    const own = tried === 'flows' ? [] : [tried];
+    const sum = [...own, ...reasons.map(([, name]) => name), ...(sums ? [sums] : [])].join(',');
+    const asked = useAnswers<Groups>([question(scope, { by, sum, sort: failed, top: ROWS, ...(records ? { records } : {}) }, among)], scope.round);
+    const [answer] = asked.answers;
+    const [all, bad] = [total(answer, tried), total(answer, failed)];
+    const found = reasons.map(([words, name, condition]) => ({ words, name, condition, number: total(answer, name) })).filter(({ number }) => number > 0);
+    const most = [...found].sort((one, other) => other.number - one.number)[0];
+    const rows = groupsOf(answer).filter((row) => number(row, failed) > 0);
+    const [worst] = rows;
+    const condition = found.map(({ condition }) => condition).join(' or ');
     return (
         <Part title={title} note={note} asked={asked}>
-            {failed >= 0 && <Doubts answer={undefined} problem={asked.problems[failed]} />}
-            {failed < 0 && !asked.isAsking && !most && <p>{none}</p>}
+            {!asked.isAsking && <Doubts answer={answer} problem={asked.problems[0]} />}
+            {answer && !asked.problems[0] && (
+                <p>
+                    {all === 0 ? none : `${count(bad)} of ${many(all, what)} failed (${percent(bad, all)})`}
+                    {most && `, most often: ${most.words}, ${count(most.number)}`}
+                    {worst && `; the most with ${groupText(worst, by)}: ${count(number(worst, failed))}`}
+                    {all > 0 && '.'}
+                    {also?.(answer)}
+                </p>
+            )}
             {most && (
-                <>
-                    <p>
-                        Most often: {most.name}, {many(most.answer.matching, what)}
-                        {most.answer.groups[0] && isGroup(most.answer.groups[0]) && `, ${count(number(most.answer.groups[0], 'flows'))} of them with ${groupText(most.answer.groups[0], by)}`}.
-                    </p>
-                    <Table narrow label={`${title} by reason`} heads={['reason', '', 'flows']} numbers={[2]}>
-                        {found.map(({ name, condition, answer }) => (
-                            <Row
-                                key={name}
-                                numbers={[2]}
-                                cells={[
-                                    <button type="button" class="plain" title={`Only ${condition}`} onClick={() => scope.chooser.go(and(scope.where, condition))}>
-                                        {name}
-                                    </button>,
-                                    <Bar share={answer.matching / largest} />,
-                                    count(answer.matching),
-                                ]}
-                            />
-                        ))}
-                    </Table>
-                    {found.map(({ name, condition, answer }) => (
-                        <details key={name}>
-                            <summary>{name}: where, and how often</summary>
-                            <GroupTable
-                                label={`${title}: ${name}`}
-                                head={head}
-                                by={by}
-                                rows={answer.groups}
-                                chooser={{ ...scope.chooser, where: and(scope.where, condition) }}
-                                columns={[counted('flows', 'flows'), counted('packets', 'packets')]}
-                            />
-                        </details>
+                <Table narrow label={`${title} by reason`} heads={['reason', '', `${what}s`]} numbers={[2]}>
+                    {found.map(({ words, condition, number }) => (
+                        <Row
+                            key={words}
+                            numbers={[2]}
+                            cells={[
+                                <button type="button" class="plain" title={`Only ${condition}`} onClick={() => scope.chooser.go(and(scope.where, condition))}>
+                                    {words}
+                                </button>,
+                                <Bar share={number / most.number} />,
+                                count(number),
+                            ]}
+                        />
                     ))}
-                </>
+                </Table>
+            )}
+            {worst && (
+                <GroupTable
+                    label={title}
+                    head={head}
+                    by={by}
+                    rows={rows}
+                    chooser={choosing(scope, selects ?? (found.length > 1 ? `(${condition})` : condition))}
+                    columns={[
+                        bars(rows, failed),
+                        counted('failed', failed),
+                        { head: 'share', of: (row) => percent(number(row, failed), number(row, tried)) },
+                        ...found.map(({ words, name }) => counted(words, name)),
+                        ...(more ?? []),
+                    ]}
+                />
             )}
         </Part>
     );
@@ -311,7 +325,7 @@ const NETWORKS: [string, string][] = [
 
 function Handshakes({ scope }: { scope: Scope }) {
     const by = NETWORKS.find(([name]) => name === scope.settings.get('net'))?.[0] ?? NETWORKS[0]![0];
-    const asked = useAnswers<Groups>([question(scope, { by, sort: 'rtt_mean_ns', top: ROWS }, 'rtt')], scope.round);
+    const asked = useAnswers<Groups>([question(scope, { by, sum: 'client_rtt_mean_ns,server_rtt_mean_ns', sort: 'rtt_mean_ns', top: ROWS }, 'rtt')], scope.round);
     const [answer] = asked.answers;
     const rows = groupsOf(answer);
     const [longest] = rows;
@@ -342,9 +356,90 @@ function Handshakes({ scope }: { scope: Scope }) {
                         by={by}
                         rows={rows}
                         chooser={scope.chooser}
-                        columns={[bars(rows, 'rtt_mean_ns'), timed('mean round trip', 'rtt_mean_ns'), timed('longest', 'rtt_max_ns'), counted('connections', 'flows')]}
+                        columns={[
+                            bars(rows, 'rtt_mean_ns'),
+                            timed('mean round trip', 'rtt_mean_ns'),
+                            timed('to the client', 'client_rtt_mean_ns'),
+                            timed('to the server', 'server_rtt_mean_ns'),
+                            timed('longest', 'rtt_max_ns'),
+                            counted('connections', 'flows'),
+                        ]}
                     />
                     <Histogram scope={scope} field="rtt" title="Connections by round trip of the handshake" />
+                </>
+            )}
+        </Part>
+    );
+}
+
+const OF_TRANSACTIONS = 'transactions';
+
+/** What records of transactions say of each question and request. */
+function Transactions({ scope }: { scope: Scope }) {
+    return (
+        <>
+            <Failures
+                scope={scope}
+                title="Failed names"
+                note="Each question of DNS by its own name, from the records of transactions."
+                by="dns_name"
+                head="name"
+                among="dns_queries > 0"
+                tried="dns_queries"
+                failed="dns_failed"
+                what="question"
+                none="No questions of DNS were recorded."
+                reasons={DNS}
+                sums="dns_forgotten,dns_response_mean_ns"
+                more={[timed('mean time', 'dns_response_mean_ns')]}
+                also={forgotten}
+                records={OF_TRANSACTIONS}
+            />
+            <SlowUrls scope={scope} />
+        </>
+    );
+}
+
+const URLS = 'http_host,http_path';
+
+function SlowUrls({ scope }: { scope: Scope }) {
+    const ask = (by: string) =>
+        question(scope, { by, sum: 'http_requests,http_errors,http_response_max_ns', sort: 'http_response_mean_ns', top: ROWS, records: OF_TRANSACTIONS }, 'http_requests > 0');
+    const whole = useAnswers<Groups>([ask(URLS)], scope.round);
+    // Paths are recorded only if they are asked for.
+    const hasNoPaths = /http_path/.test(whole.problems[0]?.error ?? '');
+    const hosts = useAnswers<Groups>(hasNoPaths ? [ask('http_host')] : [], scope.round);
+    const [by, asked] = hasNoPaths ? ['http_host', hosts] : [URLS, whole];
+    const [answer] = asked.answers;
+    const rows = groupsOf(answer).filter((row) => row.http_response_mean_ns !== null);
+    const [slowest] = rows;
+    return (
+        <Part
+            title="Slowest URLs"
+            note={`Requests of HTTP/1 by ${hasNoPaths ? 'host: paths are recorded with --dpi-fields' : 'host and path'}, by the mean time from the end of a request to its answer.`}
+            asked={asked}
+        >
+            {!asked.isAsking && <Doubts answer={answer} problem={asked.problems[0]} />}
+            {answer && !slowest && <p>No answers to requests were recorded.</p>}
+            {slowest && (
+                <>
+                    <p>
+                        The slowest, {groupText(slowest, by)}: {time(slowest, 'http_response_mean_ns')} in the mean of {many(number(slowest, 'http_requests'), 'request')}.
+                    </p>
+                    <GroupTable
+                        label="Slowest URLs"
+                        head={hasNoPaths ? 'host' : 'host – path'}
+                        by={by}
+                        rows={rows}
+                        chooser={scope.chooser}
+                        columns={[
+                            bars(rows, 'http_response_mean_ns'),
+                            timed('mean', 'http_response_mean_ns'),
+                            timed('longest', 'http_response_max_ns'),
+                            counted('requests', 'http_requests'),
+                            counted('failed', 'http_errors'),
+                        ]}
+                    />
                 </>
             )}
         </Part>
@@ -357,7 +452,14 @@ export function Quality(props: ViewProps) {
         return (
             <>
                 <h1>Quality</h1>
-                <Nothing />
+                {scope.about.transactions.length > 0 ? (
+                    <>
+                        <ScopeBars scope={scope} shown={undefined} />
+                        <Transactions scope={scope} />
+                    </>
+                ) : (
+                    <Nothing />
+                )}
             </>
         );
     }
@@ -367,6 +469,7 @@ export function Quality(props: ViewProps) {
 function StoredQuality({ scope }: { scope: Scope }) {
     const all = useAnswers<StoredFlows>([question(scope, { top: '1', sort: 'start_time', fields: 'start_time' })], scope.round);
     const [answer] = all.answers;
+    const hasTransactions = scope.about.transactions.length > 0;
     const flows = link('flows', { of: 'stored', where: scope.where, ...scopeSettings(scope), sort: 'response' });
     return (
         <>
@@ -382,41 +485,63 @@ function StoredQuality({ scope }: { scope: Scope }) {
                     </p>
                     <SlowServers scope={scope} />
                     <Loss scope={scope} />
-                    <Reasons
+                    <Failures
                         scope={scope}
                         title="Failed connections"
                         note="TCP connections that did not open, and those that ended by RST before both sides had sent FIN."
-                        none="No connection failed."
-                        what="connection"
-                        reasons={FAILED}
                         by={SERVERS}
                         head="server – port"
+                        among="tcp"
+                        tried="flows"
+                        failed="failed"
+                        what="TCP flow"
+                        none="No TCP was seen."
+                        selects="tcp_failure"
+                        reasons={FAILED}
                     />
-                    <Reasons
+                    <Failures
                         scope={scope}
                         title="DNS failures"
-                        note="Flows of DNS in which a question failed, by the first name that was asked for."
-                        none="No question failed."
-                        what="flow"
-                        reasons={DNS}
+                        note="Questions of DNS that failed, by the first name that their flow asked for."
                         by="dns_name"
                         head="name"
+                        among="dns_queries > 0"
+                        tried="dns_queries"
+                        failed="dns_failed"
+                        what="question"
+                        none="No questions of DNS were seen."
+                        reasons={DNS}
+                        sums="dns_forgotten,dns_response_mean_ns"
+                        more={[timed('mean time', 'dns_response_mean_ns')]}
+                        also={forgotten}
                     />
-                    <Reasons
+                    <Failures
                         scope={scope}
                         title="HTTP failures"
-                        note="Flows of HTTP/1 with a response that says so, by the host of the first request. What TLS encrypts is not seen."
-                        none="No request failed."
-                        what="flow"
-                        reasons={HTTP}
+                        note="Requests of HTTP/1 that failed, by the host of the first one of their connection. What TLS encrypts is not seen."
                         by="http_host"
                         head="host"
+                        among="http_requests > 0"
+                        tried="http_requests"
+                        failed="http_errors"
+                        what="request"
+                        none="No requests of HTTP/1 were seen."
+                        reasons={HTTP}
+                        sums="http_response_mean_ns"
+                        more={[timed('mean time', 'http_response_mean_ns')]}
                     />
                     <Handshakes scope={scope} />
+                    {hasTransactions && <Transactions scope={scope} />}
                 </>
             )}
         </>
     );
+}
+
+/** That of some questions it is not known whether they failed. */
+function forgotten(answer: Groups): string {
+    const number = total(answer, 'dns_forgotten');
+    return number === 0 ? '' : ` Of ${many(number, 'question')} it is not known: more than 16 of a flow waited for their answers at once.`;
 }
 
 /** The time of a scope, for links to other views. */

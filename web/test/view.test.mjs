@@ -193,7 +193,7 @@ test('quality agrees with weir tcp', async () => {
     await page.getByRole('heading', { name: 'Handshakes' }).waitFor();
     await settled(page);
     const rows = read(CAPTURES, '--by', 'server_ip,service_port', '--sort', 'response_mean_ns');
-    const slow = await cells(page, 'Slow servers', 6);
+    const slow = await cells(page, 'Slow servers', 7);
     const answered = rows.filter((row) => row.response_mean_ns !== null).slice(0, 10);
     assert.deepEqual(Object.keys(slow).slice(0, answered.length), answered.map((row) => `${row.server_ip} – ${row.service_port}`));
     const [segments, retransmitted] = ['segments', 'retransmitted'].map((name) => sum(rows, name));
@@ -202,14 +202,24 @@ test('quality agrees with weir tcp', async () => {
     const lost = (await Promise.all(sides)).flatMap((side) => Object.values(side).map(number));
     assert.equal(lost.reduce((sum, count) => sum + count), retransmitted);
     const unseen = sum(read(CAPTURES, '--fields', 'fwd_tcp_retransmitted_unseen'), 'fwd_tcp_retransmitted_unseen');
-    assert.equal(lost[2], unseen, 'all clients of these captures send first');
+    assert.equal(lost[1], unseen, 'all clients of these captures send first');
+    // Rankings of servers are those of weir read, also beyond the rows.
+    const worst = read(CAPTURES, '--by', 'server_ip,service_port', '--where', 'tcp', '--sort', 'failed').filter((row) => row.failed > 0);
+    const ranked = await cells(page, 'Failed connections', 2);
+    const server = (row) => `${row.server_ip} – ${row.service_port}`;
+    assert.deepEqual(Object.entries(ranked).map(([name, text]) => [name, number(text)]), worst.slice(0, 10).map((row) => [server(row), row.failed]));
+    const names = read(CAPTURES, '--by', 'dns_name', '--sort', 'dns_failed').filter((row) => row.dns_failed > 0);
+    assert.ok(names.length > 0);
+    const failing = await cells(page, 'DNS failures', 2);
+    assert.deepEqual(Object.entries(failing).map(([name, text]) => [name, number(text)]), names.slice(0, 10).map((row) => [row.dns_name ?? 'none', row.dns_failed]));
     const failed = failures(CAPTURES);
     const reasons = {
         'no answer': failed.no_answer,
         refused: failed.refused,
         'half-open': failed.half_open,
-        'reset by the server': failed.reset_by_server + failed.reset_by_both,
+        'reset by the server': failed.reset_by_server,
         'reset by the client': failed.reset_by_client,
+        'reset by both': failed.reset_by_both,
     };
     const shown = await cells(page, 'Failed connections by reason', 2);
     const expected = Object.entries(reasons).filter(([, count]) => count > 0);
@@ -220,6 +230,34 @@ test('quality agrees with weir tcp', async () => {
     const bins = Object.values(await cells(page, 'Flows by mean response time', 2)).map(number);
     assert.equal(bins.reduce((sum, count) => sum + count), read(CAPTURES, '--where', 'response').length);
     assert.deepEqual(faults, []);
+});
+
+test('a store of transactions shows failed names and slowest URLs', async () => {
+    const [flows, records] = ['flows', 'transactions'].map((name) => join(folder, name));
+    read(CAPTURES, '--dpi-fields', '-o', `parquet:${flows}`, '--transactions', `parquet:${records}`);
+    const names = read([records], '--by', 'dns_name', '--sort', 'dns_failed', '--sum', 'dns_nxdomain').filter((row) => row.dns_failed > 0);
+    const urls = read([records], '--where', 'http_requests > 0', '--by', 'http_host,http_path', '--sort', 'http_response_mean_ns', '--sum', 'http_requests');
+    assert.ok(names.length > 0 && urls.length > 1);
+    for (const inputs of [[records], [flows, records]]) {
+        const view = await View.start(...inputs);
+        const { page, faults, close } = await open(view, '#quality?from=all');
+        await page.getByRole('heading', { name: 'Slowest URLs' }).waitFor();
+        await settled(page);
+        const failed = await cells(page, 'Failed names', 2);
+        assert.deepEqual(Object.entries(failed).map(([name, text]) => [name, number(text)]), names.slice(0, 10).map((row) => [row.dns_name, row.dns_failed]));
+        const requests = await cells(page, 'Slowest URLs', 4);
+        const url = (row) => `${row.http_host ?? 'none'} – ${row.http_path ?? 'none'}`;
+        assert.deepEqual(Object.entries(requests).map(([name, text]) => [name, number(text)]), urls.slice(0, 10).map((row) => [url(row), row.http_requests]));
+        // A click on a name filters, and the others are gone.
+        const [{ dns_name: name }] = names;
+        await page.getByRole('table', { name: 'Failed names', exact: true }).getByRole('button', { name, exact: true }).click();
+        await page.waitForURL((now) => new URLSearchParams(now.hash.split('?')[1]).get('where')?.includes(`dns_name = "${name}"`));
+        await settled(page);
+        assert.deepEqual(Object.keys(await cells(page, 'Failed names', 2)), [name]);
+        assert.deepEqual(faults, []);
+        await close();
+        await view.stop();
+    }
 });
 
 test('stored flows have pages, and a flow its place and its neighbours', async () => {

@@ -24,6 +24,8 @@ pub fn warn(sinks: &[RecordSink], options: &Sinks, metering: &Metering, inspects
     options.by.iter().for_each(|field| warn_of_field("--by", GroupField::name(field)));
     let counted = options.counts.iter().filter_map(CountField::field);
     counted.for_each(|field| warn_of_field("--count", field.name()));
+    let summed = options.view(|_| 1).map(|view| view.asked_columns()).unwrap_or_default();
+    summed.iter().for_each(|column| warn_of_field("--sum", column.name));
     let of_all = options.records.iter().map(|expression| ("--where".into(), expression.clone()));
     let of_sink = |sink: &RecordSink| Some((format!("-o {}: where", sink.spec.name()), sink.condition.clone()?));
     for (place, expression) in of_all.chain(sinks.iter().filter_map(of_sink)) {

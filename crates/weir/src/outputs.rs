@@ -276,7 +276,10 @@ impl Outputs {
         if options.groups.is_some() && self.view.is_none() {
             return Err(OutputError::GroupsWithoutView.into());
         }
-        let repeated = View::repeated_column(&options.by, &options.counts);
+        if !options.sums.is_empty() && self.view.is_none() {
+            return Err(OutputError::SumsWithoutView.into());
+        }
+        let repeated = View::repeated_column(&options.by, &options.counts, &options.sums);
         repeated.map_or(Ok(()), |name| Err(OutputError::ColumnTwice(name).into()))
     }
 
@@ -442,7 +445,8 @@ impl Outputs {
 
     fn transaction_options(&self, options: &arguments::Sinks, key: KeyOptions, mode: FileMode) -> ExportOptions {
         let [columns, stored_columns] = self.transaction_columns.clone();
-        ExportOptions { uniflow: false, columns, stored_columns, ..self.export_options(options, key, mode) }
+        let of_flows = self.export_options(options, key, mode);
+        ExportOptions { uniflow: false, transactions: true, columns, stored_columns, ..of_flows }
     }
 
     fn open_table(
@@ -486,6 +490,7 @@ impl Outputs {
             observation_domain: options.domain,
             anonymised: options.anonymise.is_some() || self.stored_form.is_anonymised,
             directions: self.stored_form.is_uniflow,
+            transactions: self.stored_form.is_transactions,
             key,
             applications: self.applications,
             retries: self.retries,

@@ -9,8 +9,11 @@ use crate::findings::{append_row, append_sections, append_wrapped, describe_mach
 use crate::run_status::RunStatus;
 use serde_json::{Value, json};
 use std::path::Path;
+use weir_dpi::{InspectionSettings, Inspector};
 use weir_export::FileMode;
-use weir_host::{Capacity, Demand, LayoutMode, Machine, PAUSE_MS, PipelineCpus, Plan, default_mpps_per_core, plan};
+use weir_host::{
+    Capacity, Demand, LayoutMode, Machine, Memory, PAUSE_MS, PipelineCpus, Plan, default_mpps_per_core, plan,
+};
 use weir_plot::{Axis, line_chart, standalone};
 use weir_text::units;
 
@@ -41,6 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
         packets_per_second: arguments.rate.map(|rate| rate as f64),
         flows: arguments.flows.into(),
         mac_addresses: arguments.mac_addresses,
+        transaction_bytes: if arguments.transactions { transaction_bytes(arguments.flows) } else { 0 },
         records_per_second: arguments.records.map(|records| records as f64),
         mpps_per_core,
     };
@@ -55,6 +59,15 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
         print_styled(&text(&machine, &plan, &source, arguments.machine.verbose), style::findings)
     };
     Ok(RunStatus::from_problems(!plan.fits()).and(printed))
+}
+
+/// What a pipeline takes more if it records transactions, at most.
+fn transaction_bytes(flows: u32) -> u64 {
+    let usual = InspectionSettings::default().within(flows);
+    let recording = InspectionSettings { transaction_octets: InspectionSettings::TRANSACTION_OCTETS, ..usual };
+    let [usual, recording] =
+        [usual, recording.within(flows)].map(|settings| Inspector::memory_octets_for(&settings, flows as usize));
+    recording - usual
 }
 
 /// Writes the pipelines needed by packet size as a plot.
@@ -105,7 +118,6 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
         ..10_000.0 => format!("{per_second:.0} packets/s"),
         _ => format!("{:.2} M packets/s", per_second / 1e6),
     };
-    let gib = |octets: u64| format!("{:.2} GiB", octets as f64 / f64::from(1 << 30));
     let records = format!("{} records per second", units::short(export.records_per_second as u64));
     row("machine", describe_machine(machine));
     let rate = units::rate(demand.link_bits_per_second as f64, "bit/s");
@@ -123,10 +135,7 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
         ("each with its own receive queue", String::new())
     };
     row("pipelines", format!("{}, {each}{needed}", plan.pipelines));
-    let [total, flows, tcp] = [memory.total_bytes, memory.flow_bytes, memory.tcp_bytes].map(gib);
-    let [anomalies, buffers] = [memory.tcp_anomaly_bytes, memory.buffer_bytes].map(gib);
-    let tcp = format!("TCP {tcp} (if all flows are TCP), TCP anomalies {anomalies} (if one flow in ten has them)");
-    row("memory", format!("{total}: flows {flows}, {tcp}, packet buffers {buffers}"));
+    row("memory", memory_text(memory));
     row("huge pages", format!("{} of 2 MiB", plan.huge_pages_2_mib));
     let bus = units::rate(plan.bus_bits_per_second, "bit/s");
     row("PCIe", format!("{bus} including write headers (24 octets per 256) and one descriptor per frame"));
@@ -165,6 +174,18 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
     text.push('\n');
     append_wrapped(&mut text, 0, &format!("{verdict}; weir doctor checks its other settings"));
     text
+}
+
+fn memory_text(memory: &Memory) -> String {
+    let gib = |octets: u64| format!("{:.2} GiB", octets as f64 / f64::from(1 << 30));
+    let [total, flows, tcp] = [memory.total_bytes, memory.flow_bytes, memory.tcp_bytes].map(gib);
+    let [anomalies, buffers] = [memory.tcp_anomaly_bytes, memory.buffer_bytes].map(gib);
+    let tcp = format!("TCP {tcp} (if all flows are TCP), TCP anomalies {anomalies} (if one flow in ten has them)");
+    let transactions = match memory.transaction_bytes {
+        0 => String::new(),
+        bytes => format!(", transactions {} (at most, without their sinks)", gib(bytes)),
+    };
+    format!("{total}: flows {flows}, {tcp}, packet buffers {buffers}{transactions}")
 }
 
 /// Appends the tables of what the plan does not decide.

@@ -27,7 +27,8 @@ use weir_export::ViewFormat;
 use weir_fields::{Column, Field, Origin, field};
 use weir_ledger::{Ledger, RecordTotals};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Settings, StoredPipeline};
-use weir_query::{Expression, GroupField, Metric, RecordOrder, View};
+use weir_query::{Expression, GroupField, RecordOrder, View};
+use weir_store::RowForm;
 
 /// The paths of stored flows, if these are the sources.
 ///
@@ -53,7 +54,7 @@ pub fn run(
     raise_limit_of_files();
     let mut reader = StoredReader::open(stored, read.times_ns()?)?;
     let paths: Vec<PathBuf> = stored.all().cloned().collect();
-    let mut outputs = outputs(read, &paths, reader.known())?;
+    let mut outputs = outputs(read, &paths, reader.known(), reader.form)?;
     outputs.stored_form = reader.form;
     reader.select(selection(read));
     if let Some(fields) = needed_fields(read, &outputs)? {
@@ -197,14 +198,15 @@ fn check_options(read: &Read) -> Result<(), Error> {
 }
 
 /// The outputs: of the fields that stored flows have.
-fn outputs(read: &Read, paths: &[PathBuf], known: &[&'static Column]) -> Result<Outputs, Error> {
+fn outputs(read: &Read, paths: &[PathBuf], known: &[&'static Column], form: RowForm) -> Result<Outputs, Error> {
     let enriched: Vec<_> = read.enrichment.columns().collect();
     let has = |column: &&'static Column| known.contains(column) || enriched.contains(column);
     let mut outputs = Outputs::new(&read.sinks, &read.metering, &read.enrichment, read.reporting.stats.as_deref());
     if let Some(view) = &mut outputs.view {
-        view.unknown = Metric::unknown(known);
-        if !view.unknown.is_empty() {
-            let numbers: Vec<_> = view.unknown.iter().map(|metric| metric.name()).collect();
+        view.set_known(known);
+        // Transactions have no TCP analysis in any case.
+        let numbers = view.unknown_names(!form.is_transactions);
+        if !numbers.is_empty() {
             warn!(numbers = numbers.join(","), "these numbers of a view are not known of the stored flows");
         }
     }
@@ -294,8 +296,10 @@ fn needed_fields(read: &Read, outputs: &Outputs) -> Result<Option<Vec<&'static C
             None => needed.extend(&outputs.columns),
         }
     }
-    if outputs.view.is_some() || !read.reporting.quiet {
-        needed.extend(View::summed_fields());
+    match &outputs.view {
+        Some(view) => needed.extend(view.summed_columns()),
+        None if !read.reporting.quiet => needed.extend(View::summed_fields()),
+        None => {}
     }
     let used = used_fields(read, outputs)?;
     let used = used.iter().map(|(_, name)| *name);

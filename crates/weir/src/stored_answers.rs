@@ -19,7 +19,7 @@ use weir_control::{AskStore, FlowSource, FlowsThen, StoredAnswer, StoredError, S
 use weir_export::{ViewFormat, append_json_record};
 use weir_fields::{Column, Field, columns, field};
 use weir_flow::FlowRecord;
-use weir_query::{CountField, GroupField, Metric, RecordOrder, View, ViewSettings};
+use weir_query::{CountField, GroupField, RecordOrder, View, ViewSettings};
 use weir_store::{Damage, FlowReader};
 
 /// Flows that are read before the time is looked at.
@@ -100,11 +100,8 @@ fn sums(source: &FlowSource, question: &StoredQuestion, settings: &ViewSettings)
     let counted = settings.counts.iter().flat_map(|count| CountField::names_in(count, &settings.fields));
     counted.into_iter().try_for_each(|name| opened.check("count", name))?;
     let (has_groups, every_ns) = (!settings.fields.is_empty(), settings.every_ns);
-    let first = ViewSettings {
-        unknown: Metric::unknown(&opened.known()),
-        every_ns: every_ns.filter(|_| !has_groups),
-        ..settings.clone()
-    };
+    let mut first = ViewSettings { every_ns: every_ns.filter(|_| !has_groups), ..settings.clone() };
+    first.set_known(&opened.known());
     View::new(first.clone()).map_err(|error| StoredError::Question(format!("sort: {error}")))?;
     let whole = || View::new(first.clone()).expect("these settings are checked");
     let (view, read) = match every_ns.filter(|_| has_groups) {
@@ -215,7 +212,7 @@ impl Opened {
         let settings = all.settings();
         let counted = settings.counts.iter().flat_map(|count| CountField::names_in(count, &settings.fields));
         let names: Vec<_> = settings.fields.iter().map(GroupField::name).chain(counted).collect();
-        let fields: Vec<_> = View::summed_fields().chain(fields_of(names)).collect();
+        let fields: Vec<_> = settings.summed_columns().into_iter().chain(fields_of(names)).collect();
         let (mut reader, damaged) = match self {
             Self::Files(reader, damaged) => (reader, damaged),
             Self::Memory(_) => {

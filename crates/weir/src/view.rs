@@ -40,6 +40,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 struct Shown {
     /// Stores and Parquet files.
     files: Vec<PathBuf>,
+    /// Those of transactions.
+    transactions: Vec<PathBuf>,
     /// What is read into a temporary store.
     packets: Vec<SourceSpec>,
     flows: StoredPaths,
@@ -69,7 +71,7 @@ pub fn run(view: &View) -> Result<RunStatus, Error> {
     let scheme = if view.tls_cert.is_some() { "https" } else { "http" };
     let address = format!("{scheme}://{}/", server.address());
     let inputs = view.paths.iter().map(ToString::to_string).collect();
-    let of = ViewOf { inputs, stores: shown.files, files };
+    let of = ViewOf { inputs, stores: shown.files, files, transactions: shown.transactions };
     server.start_view(CpuAffinity::default(), of, ask_store(view, ended.problems)?).map_err(Error::Thread)?;
     // A reader that is gone has the page perhaps.
     let _ = console::print(format!("page: {address}\n").as_bytes());
@@ -94,7 +96,12 @@ impl Shown {
         let mut flows = StoredPaths::default();
         let packets: Vec<_> = view.paths.iter().filter(|source| !flows.add(source)).cloned().collect();
         let files = flows.take_parquet();
-        let (selects, shown) = (&view.selection, Self { files, packets, flows });
+        // A file that cannot be read is reported below.
+        let has_transactions = |path: &PathBuf| {
+            FlowReader::open(std::slice::from_ref(path), None).is_ok_and(|found| found.form.is_transactions)
+        };
+        let (transactions, files) = files.into_iter().partition(has_transactions);
+        let (selects, shown) = (&view.selection, Self { files, transactions, packets, flows });
         let of_packets = [(selects.filter.is_some(), "--filter"), (selects.decap, "--decap")];
         let given =
             |options: &[(bool, &'static str)]| options.iter().find(|(is_given, _)| *is_given).map(|(_, name)| *name);
@@ -108,16 +115,24 @@ impl Shown {
             (adds(Requirement::Tags), "--tags"),
             (adds(Requirement::InterfaceNames), "--interface-names"),
         ];
-        if let Some(option) = given(&of_files).filter(|_| !shown.files.is_empty()) {
+        if let Some(option) = given(&of_files).filter(|_| shown.stored().next().is_some()) {
             return Err(InputError::EnrichedStore(option).into());
         }
-        if !shown.files.is_empty() {
-            let found = FlowReader::open(&shown.files, None).map_err(StoreError::from)?;
+        for of_kind in [&shown.files, &shown.transactions] {
+            if of_kind.is_empty() {
+                continue;
+            }
+            let found = FlowReader::open(of_kind, None).map_err(StoreError::from)?;
             for damage in &found.damaged {
                 warn!(path = %damage.path.display(), error = %damage.error, "this cannot be read, and is left out");
             }
         }
         Ok(shown)
+    }
+
+    /// Stores and Parquet files of all kinds.
+    fn stored(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.iter().chain(&self.transactions)
     }
 
     fn is_read_first(&self) -> bool {
@@ -203,7 +218,7 @@ fn enter_sandbox(view: &View, shown: &Shown, folder: Option<&TempDir>) {
     // Of a folder, all files.
     let inside = |path: &PathBuf| if path.is_dir() { path.join("inside") } else { path.clone() };
     let packets = shown.packets.iter().filter_map(SourceSpec::path).map(Path::to_path_buf);
-    let read: Vec<PathBuf> = shown.files.iter().chain(shown.flows.all()).map(inside).chain(packets).collect();
+    let read: Vec<PathBuf> = shown.stored().chain(shown.flows.all()).map(inside).chain(packets).collect();
     let tables = view.enrichment.sources();
     let read: Vec<&Path> = read.iter().map(PathBuf::as_path).chain(tables.paths()).collect();
     let written: Vec<Target> = folder.iter().map(|folder| Target::Folder(folder.path().into())).collect();

@@ -233,7 +233,8 @@ impl TransactionRecorder {
                 findings.set_number(Fact::DnsResponseNs, response_ns);
             }
         } else {
-            counts.unanswered = u32::from(self.application == Application::Dns && !self.is_one_way);
+            let is_expected = self.application == Application::Dns && !self.is_one_way;
+            *if is_forgotten { &mut counts.forgotten } else { &mut counts.unanswered } = u32::from(is_expected);
         }
         findings.set_messages(counts);
         let (parties, answer_ns) = (self.parties.asked_by(endpoint), answer.map(|(answer_ns, _)| answer_ns));

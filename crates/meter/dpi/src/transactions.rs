@@ -9,8 +9,8 @@ use crate::message_stream::{Event, MessageStream, Method, Receiver, TEXT_OCTETS,
 use crate::transaction_log::{Outcome, Parties, TransactionLog, TransactionRecorder};
 use crate::{Application, Confidence, Findings, Note, Payload};
 
-/// Open questions of a flow that are known. Of more, the oldest is forgotten: it counts as unanswered,
-/// and [`Note::Limit`] says so.
+/// Open questions of a flow that are known. Of more, the oldest is forgotten: whether it is answered is
+/// not known. It is counted, and [`Note::Limit`] says so.
 pub(crate) const MAX_OPEN: usize = 16;
 
 /// The messages of a flow in one record.
@@ -22,10 +22,12 @@ pub struct MessageCounts {
     pub requests: u32,
     /// Answers of DNS, responses of HTTP.
     pub answers: u32,
-    /// DNS: answers with NXDOMAIN, SERVFAIL, REFUSED. HTTP: responses 1xx to 5xx.
+    /// DNS: answers with NXDOMAIN, SERVFAIL, REFUSED, another error. HTTP: responses 1xx to 5xx.
     pub codes: [u32; 5],
     /// DNS: questions without an answer.
     pub unanswered: u32,
+    /// DNS: questions that were forgotten, because too many were open.
+    pub forgotten: u32,
     /// Answers whose time is known.
     pub timed: u32,
     /// Sum of these times, ns.
@@ -40,7 +42,13 @@ impl MessageCounts {
         add_one(&mut self.answers);
         let place = match self.is_http {
             true => usize::from(code / 100).checked_sub(1),
-            false => [3, 2, 5].iter().position(|&known| known == code),
+            false => match code {
+                0 => None,
+                3 => Some(0),
+                2 => Some(1),
+                5 => Some(2),
+                _ => Some(3),
+            },
         };
         if let Some(count) = place.and_then(|place| self.codes.get_mut(place)) {
             add_one(count);
@@ -212,7 +220,11 @@ impl Transactions {
     pub fn add_to(&self, findings: &mut Findings, suspensions: u32, goes_on: bool) {
         let mut counts = self.exchanges.counts;
         let open = if goes_on { 0 } else { self.exchanges.open.len() as u32 };
-        counts.unanswered = if self.has_unanswered { counts.unanswered + open } else { 0 };
+        if self.has_unanswered {
+            counts.unanswered = open;
+        } else {
+            counts.forgotten = 0;
+        }
         if self.suspensions != suspensions || self.streams.iter().any(MessageStream::has_missed) {
             findings.note(Note::Gap);
         }
@@ -300,7 +312,7 @@ impl Exchanges {
     fn ask(&mut self, question: Open, mut log: Option<&mut TransactionLog>) {
         if self.open.len() == MAX_OPEN {
             let Open { time_ns, endpoint, .. } = self.open.remove(0);
-            add_one(&mut self.counts.unanswered);
+            add_one(&mut self.counts.forgotten);
             self.is_limited = true;
             if let (Some(recorder), Some(log)) = (&mut self.recorder, log.as_deref_mut()) {
                 let endpoint = endpoint.into();

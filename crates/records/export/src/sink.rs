@@ -132,6 +132,8 @@ pub struct ExportOptions {
     pub anonymised: bool,
     /// Some records are directions of flows already, which a store notes.
     pub directions: bool,
+    /// The records are transactions, which a store notes.
+    pub transactions: bool,
     /// The flow key of the records, which IPFIX reports.
     pub key: KeyOptions,
     /// Payload is inspected: records of basic templates have the application.
@@ -200,6 +202,7 @@ impl Default for ExportOptions {
             observation_domain: 1,
             anonymised: false,
             directions: false,
+            transactions: false,
             key: KeyOptions::default(),
             applications: false,
             retries: false,

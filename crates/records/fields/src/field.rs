@@ -346,7 +346,7 @@ const FIRST_EPHEMERAL_PORT: u16 = 32_768;
 
 /// Whether the source is the server. It is not if the SYN was seen, because a server sends none.
 /// Otherwise the first packet that was seen may be one of the server.
-fn serves_source(flow: &FlowRecord) -> bool {
+pub(crate) fn serves_source(flow: &FlowRecord) -> bool {
     let syn_seen = (flow.forward.tcp_flags | flow.reverse.tcp_flags) & Packet::SYN != 0;
     flow.has_ports()
         && !syn_seen

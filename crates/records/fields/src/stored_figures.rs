@@ -20,10 +20,19 @@ const SEGMENTS: [&str; 6] = [
 ];
 
 /// Fields that follow from the stored values of [`Restored::sources`], the protocol, and the version of IP alone.
-const FIELDS: [&str; 24] = [
+const FIELDS: [&str; 41] = [
     "application",
     "bytes",
     "client_ip",
+    "dns_answers",
+    "dns_forgotten",
+    "dns_name",
+    "dns_nxdomain",
+    "dns_other_errors",
+    "dns_queries",
+    "dns_refused",
+    "dns_servfail",
+    "dns_unanswered",
     "dst_ip",
     "dst_port",
     "end_reason",
@@ -31,6 +40,11 @@ const FIELDS: [&str; 24] = [
     "fwd_l2_bytes",
     "fwd_packets",
     "host",
+    "http_4xx",
+    "http_5xx",
+    "http_host",
+    "http_path",
+    "http_requests",
     "interface",
     "ip_version",
     "l2_bytes",
@@ -38,13 +52,16 @@ const FIELDS: [&str; 24] = [
     "port",
     "protocol",
     "protocol_number",
+    "response",
     "rev_bytes",
     "rev_l2_bytes",
     "rev_packets",
+    "rtt",
     "server_ip",
     "service_port",
     "src_ip",
     "src_port",
+    "tcp_failure",
 ];
 
 /// The figures of a row, as those of its record.

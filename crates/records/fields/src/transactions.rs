@@ -28,18 +28,24 @@ const COLUMNS: [&str; 18] = [
 /// Personal data.
 const PATH: &str = "http_path";
 /// More columns of a store, which views sum up.
-const COUNTS: [&str; 8] = [
+const COUNTS: [&str; 14] = [
     "dns_queries",
     "dns_answers",
     "dns_nxdomain",
+    "dns_servfail",
+    "dns_refused",
+    "dns_other_errors",
     "dns_unanswered",
+    "dns_forgotten",
     "dns_response_mean_ns",
+    "dns_response_max_ns",
     "http_requests",
     "http_4xx",
     "http_5xx",
+    "http_response_max_ns",
 ];
 /// Columns that a transaction has, too.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 12] = [
     "end_time",
     "duration_ns",
     "protocol_number",
@@ -48,13 +54,9 @@ const OTHERS: [&str; 16] = [
     "service_port",
     "interface_name",
     "application_by",
-    "dns_servfail",
-    "dns_refused",
-    "dns_response_max_ns",
     "http_1xx",
     "http_2xx",
     "http_3xx",
-    "http_response_max_ns",
     "udp_response_ns",
 ];
 

@@ -1,6 +1,6 @@
 //! The words that fields have as values.
 
-use crate::FieldValue;
+use crate::{FieldValue, TcpFailure};
 use weir_dpi::{Application, Confidence, Note};
 use weir_flow::{Approximate, EndReason};
 use weir_packet::TunnelType;
@@ -17,6 +17,8 @@ pub enum Words {
     Approximate,
     /// Why TCP analysis is not exact: a set of words.
     TcpDegraded,
+    /// How a TCP connection failed.
+    TcpFailure,
     /// An application.
     Application,
     /// How an application is known.
@@ -52,6 +54,7 @@ impl Words {
             }
             Self::Approximate => Approximate::NAMES.map(|(bit, name)| (bit.into(), name)).into(),
             Self::TcpDegraded => Degradation::NAMES.map(|(bit, name)| (bit.into(), name)).into(),
+            Self::TcpFailure => TcpFailure::ALL.map(|failure| (failure as u64, failure.name())).into(),
             Self::Application => Application::ALL.iter().map(|&known| (known as u64, known.name())).collect(),
             Self::ApplicationBy => Confidence::ALL.map(|by| (by as u64, by.name())).into(),
             Self::ResponseCode => RESPONSE_CODES.into(),

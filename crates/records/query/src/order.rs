@@ -5,8 +5,7 @@ use crate::error::nearest;
 use crate::group_field::GroupField;
 use crate::sums::Sums;
 use std::str::FromStr;
-use weir_fields::FieldValue;
-use weir_fields::{Column, Field, Kind, column, field, name_of_heading, near_names};
+use weir_fields::{Amount, Column, Field, FieldValue, Kind, SumField, column, field, name_of_heading, near_names};
 use weir_flow::FlowRecord;
 use weir_text::most_similar;
 
@@ -44,7 +43,7 @@ pub enum InvalidOrder {
     NoNumber(String),
     /// A view has no such number.
     #[error(
-        "a view has no number {name:?}{}; use {}, or a field of --by or --count",
+        "a view has no number {name:?}{}; use {}, a sum of --sum, or a field of --by or --count",
         .near.as_ref().map_or(String::new(), |near| format!("; did you mean {near}?")),
         Metric::ALL.map(Metric::name).join(", ")
     )]
@@ -320,10 +319,18 @@ pub(crate) enum RowOrder {
     Key(usize, bool),
     /// A number of different values.
     Count(usize, bool),
+    /// A sum that is asked for.
+    Sum(usize, SumField, bool),
 }
 
 impl RowOrder {
-    pub fn new(order: Option<&Order>, fields: &[GroupField], counts: &[CountField]) -> Result<Self, InvalidOrder> {
+    /// The order, and the sums that are asked for: also that of the order.
+    pub fn new(
+        order: Option<&Order>,
+        fields: &[GroupField],
+        counts: &[CountField],
+        sums: &mut Vec<SumField>,
+    ) -> Result<Self, InvalidOrder> {
         let Some(Order { name, ascending }) = order else { return Ok(Self::Metric(Metric::Bytes, false)) };
         if let Some(at) = counts.iter().position(|count| count.name() == name) {
             return Ok(Self::Count(at, *ascending));
@@ -333,15 +340,23 @@ impl RowOrder {
         }
         let unknown = || {
             let metrics = Metric::ALL.iter().flat_map(|metric| [metric.name(), metric.name_of_side()]);
-            let near = most_similar(name, metrics.chain(fields.iter().map(GroupField::name)));
+            let near = most_similar(name, metrics.chain(fields.iter().map(GroupField::name)).chain(SumField::names()));
             InvalidOrder::UnknownMetric { name: name.clone(), near: near.map(Into::into) }
         };
-        let metric = Metric::of_name(name).ok_or_else(unknown)?;
-        Ok(Self::Metric(metric, *ascending))
+        if let Some(metric) = Metric::of_name(name) {
+            return Ok(Self::Metric(metric, *ascending));
+        }
+        let field = SumField::of_name(name).ok_or_else(unknown)?;
+        let at = sums.iter().position(|of| *of == field).unwrap_or_else(|| {
+            sums.push(field);
+            sums.len() - 1
+        });
+        Ok(Self::Sum(at, field, *ascending))
     }
 
-    pub fn rank(self, sums: &Sums) -> (bool, u64) {
+    pub fn rank(self, sums: &Sums, amounts: &[Amount]) -> (bool, u64) {
         match self {
+            Self::Sum(at, field, ascending) => rank(number(&field.value(amounts[at])), ascending),
             Self::Metric(metric, ascending) => rank(number(&metric.value(sums)), ascending),
             Self::Key(..) | Self::Count(..) => (true, 0),
         }

@@ -14,10 +14,15 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use weir_fields::{
-    Column, ColumnKind, FieldValue, Figures, Restored, RowSums, StoredFigures, StoredRows, StoredValue, field,
+    Amount, Column, ColumnKind, FieldValue, Figures, Grain, Restored, RowSums, StoredFigures, StoredRows, StoredValue,
+    SumField, SumReader, field,
 };
 use weir_flow::FlowRecord;
 
+/// Different amounts of a row group that are known at the same time.
+const MAX_AMOUNTS: usize = 1 << 16;
+/// The least port that is not one of a server, for [`Token::Ephemeral`].
+const FIRST_EPHEMERAL_PORT: u64 = 32_768;
 /// The place of flows without IP behind those of all protocols.
 const NO_IP: usize = 1 << 8;
 
@@ -27,6 +32,8 @@ pub struct StoredView {
     figures: Figures,
     fields: Vec<GroupField>,
     key: Vec<Token>,
+    /// The sums that are asked for, with what each depends on.
+    sums: Vec<(SumReader, Vec<Token>)>,
     condition: Option<(Expression, Vec<Token>)>,
     /// Flows that start at other times are not selected.
     starts_ns: Option<RangeInclusive<u64>>,
@@ -38,6 +45,10 @@ enum Token {
     Value(usize),
     /// Of an address, only whether there is one, and the version of IP.
     Version(usize),
+    /// Of a port, only whether a client gets such a one.
+    Ephemeral(usize),
+    /// Of a number, only whether it is 0.
+    IsZero(usize),
 }
 
 /// What is known of stored flows beside their view.
@@ -77,11 +88,24 @@ impl StoredView {
             };
             columns.iter().enumerate().filter_map(token).collect::<Vec<_>>()
         };
+        let of_sum = |sum: &SumField| {
+            let needed = sources(&sum.columns());
+            let token = |(place, column): (usize, &&'static Column)| {
+                Some(match SumField::grain(*column, &needed)? {
+                    Grain::Value => Token::Value(place),
+                    Grain::Version => Token::Version(place),
+                    Grain::Ephemeral => Token::Ephemeral(place),
+                    Grain::IsZero => Token::IsZero(place),
+                })
+            };
+            (SumReader::new(*sum), columns.iter().enumerate().filter_map(token).collect())
+        };
         Some(Self {
             columns: columns.to_vec(),
             figures: Figures::new(columns)?,
             fields: settings.fields.clone(),
             key: tokens(names.collect()),
+            sums: settings.sums.iter().map(of_sum).collect(),
             condition: condition.map(|condition| (condition.clone(), tokens(compared))),
             starts_ns,
         })
@@ -103,6 +127,8 @@ impl StoredView {
             scratch: Restored::begin(),
             keys: Memo::default(),
             key_rows: Vec::new(),
+            amounts: self.sums.iter().map(|_| (Memo::default(), Vec::new())).collect(),
+            row_amounts: vec![Amount::default(); self.sums.len()],
             conditions: Memo::default(),
             is_selected: Vec::new(),
         }
@@ -122,6 +148,10 @@ pub struct StoredSums<'a> {
     keys: Memo,
     /// For each key, the groups.
     key_rows: Vec<KeyRows>,
+    /// For each sum that is asked for, the amounts of different values.
+    amounts: Vec<(Memo, Vec<Amount>)>,
+    /// Those of a row.
+    row_amounts: Vec<Amount>,
     conditions: Memo,
     /// For each entry of these, whether the condition holds.
     is_selected: Vec<bool>,
@@ -174,8 +204,15 @@ impl Token {
                 Some(IpAddr::V4(_)) => 4,
                 Some(IpAddr::V6(_)) => 6,
             },
+            Self::Ephemeral(place) => u64::from(number(rows, place, row) >= FIRST_EPHEMERAL_PORT),
+            Self::IsZero(place) => u64::from(number(rows, place, row) == 0),
         }
     }
+}
+
+/// A stored integer; 0 stands for null.
+fn number(rows: &StoredRows, place: usize, row: usize) -> u64 {
+    rows.columns[place].numbers().map_or(0, |numbers| numbers.values[row])
 }
 
 /// Sets the values of a row in a record. Returns whether they are values of their columns.
@@ -196,6 +233,14 @@ fn restore(
                 IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
             });
             of_version.is_none_or(|address| columns[place].restore(flow, StoredValue::Ip(address)))
+        }
+        Token::Ephemeral(place) => {
+            let port = number(rows, place, row).min(FIRST_EPHEMERAL_PORT);
+            columns[place].restore(flow, StoredValue::Unsigned(port))
+        }
+        Token::IsZero(place) => {
+            let packets = number(rows, place, row).min(1);
+            columns[place].restore(flow, StoredValue::Unsigned(packets))
         }
     })
 }
@@ -240,18 +285,41 @@ impl RowSums for StoredSums<'_> {
             if is_new && !self.add_key(rows, row as usize) {
                 return false;
             }
+            if !self.read_amounts(rows, row as usize) {
+                return false;
+            }
             let figures = self.figures.of(&plan.figures, rows, row as usize);
             let (sums, protocol) = (Sums::of_stored(&figures), figures.protocol);
             let protocol = &mut self.protocol_bytes[protocol.map_or(NO_IP, usize::from)];
             *protocol = Some(protocol.unwrap_or_default().wrapping_add(sums.l2_bytes));
             self.lost_before_capture = self.lost_before_capture.wrapping_add(figures.lost_before_capture);
-            self.view.add_figures(&sums, &mut self.key_rows[number as usize]);
+            self.view.add_figures(&sums, &self.row_amounts, &mut self.key_rows[number as usize]);
         }
         true
     }
 }
 
 impl StoredSums<'_> {
+    /// Computes the sums of a row that are asked for. Returns whether its values are those of their columns.
+    fn read_amounts(&mut self, rows: &StoredRows, row: usize) -> bool {
+        let plan = self.plan;
+        let known = self.row_amounts.iter_mut().zip(&mut self.amounts);
+        for ((reader, tokens), (of_row, (memo, amounts))) in plan.sums.iter().zip(known) {
+            if amounts.len() >= MAX_AMOUNTS {
+                (*memo, *amounts) = Default::default();
+            }
+            let (number, is_new) = memo.number(tokens, rows, row);
+            if is_new {
+                if !restore(&mut self.scratch, &plan.columns, tokens, rows, row) {
+                    return false;
+                }
+                amounts.push(reader.amount(&self.scratch));
+            }
+            *of_row = amounts[number as usize];
+        }
+        true
+    }
+
     /// Finds the groups of the values of a row.
     fn add_key(&mut self, rows: &StoredRows, row: usize) -> bool {
         let plan = self.plan;

@@ -16,10 +16,10 @@ use crate::order::{InvalidOrder, Metric, Order, RowOrder, rank};
 use crate::sums::Sums;
 use ahash::RandomState;
 use hashbrown::HashTable;
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
-use weir_fields::{Column, FieldValue, column};
+use weir_fields::{Amount, Column, FieldValue, SumField, SumReader, column};
 use weir_flow::FlowRecord;
 use weir_text::zone::Zone;
 
@@ -27,12 +27,14 @@ use weir_text::zone::Zone;
 const MAX_INTERVALS: u64 = 1000;
 
 /// What a view is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ViewSettings {
     /// Fields by which records are grouped; none for a time line of all records.
     pub fields: Vec<GroupField>,
     /// Of what the different values in each group are counted; without intervals only.
     pub counts: Vec<CountField>,
+    /// What is added up beside the numbers that every view has. That of the order is added.
+    pub sums: Vec<SumField>,
     /// Length of the intervals of the current zone ([`Zone::interval`]), ns.
     pub every_ns: Option<u64>,
     /// The order of the rows; by default the most octets first.
@@ -41,9 +43,41 @@ pub struct ViewSettings {
     pub groups: usize,
     /// Numbers that are not known, because records do not have what they sum up.
     pub unknown: Vec<Metric>,
+    /// Sums that are not known in the same way.
+    pub unknown_sums: Vec<SumField>,
 }
 
 impl ViewSettings {
+    /// The sums that are asked for, also by the order.
+    fn asked_sums(&self) -> Vec<SumField> {
+        let mut sums = self.sums.clone();
+        // An order that names nothing is refused by `View::new`.
+        let _ = RowOrder::new(self.order.as_ref(), &self.fields, &self.counts, &mut sums);
+        sums
+    }
+
+    /// The columns that the view sums up, beside those of every record.
+    pub fn summed_columns(&self) -> Vec<&'static Column> {
+        View::summed_fields().chain(self.asked_columns()).collect()
+    }
+
+    /// The columns of the sums that are asked for, also by the order.
+    pub fn asked_columns(&self) -> Vec<&'static Column> {
+        self.asked_sums().into_iter().flat_map(SumField::columns).collect()
+    }
+
+    /// Notes which numbers are not known, if records have only these fields.
+    pub fn set_known(&mut self, known: &[&'static Column]) {
+        self.unknown = Metric::unknown(known);
+        self.unknown_sums = self.asked_sums().into_iter().filter(|sum| !sum.is_known(known)).collect();
+    }
+
+    /// The names of the sums that are not known; `of_every_view`: and of the numbers that every view has.
+    pub fn unknown_names(&self, of_every_view: bool) -> Vec<&'static str> {
+        let metrics = self.unknown.iter().filter(|_| of_every_view).map(|metric| metric.name());
+        metrics.chain(self.unknown_sums.iter().map(|sum| sum.name())).collect()
+    }
+
     /// Values by which groups differ: the start of the interval, and the fields.
     fn key_values(&self) -> usize {
         self.fields.len() + usize::from(self.every_ns.is_some())
@@ -55,6 +89,7 @@ impl ViewSettings {
         const INDEX_BYTES: usize = 12;
         let group_bytes = self.key_values() * size_of::<FieldValue>()
             + size_of::<Sums>()
+            + self.asked_sums().len() * size_of::<Amount>()
             + self.counts.len() * DistinctSet::MAX_BYTES
             + INDEX_BYTES;
         self.groups as u64 * group_bytes as u64
@@ -75,6 +110,15 @@ pub struct View {
     /// Octets of the texts in the keys.
     key_texts: usize,
     rows: Vec<Sums>,
+    /// Reads the sums that are asked for from records.
+    readers: Vec<SumReader>,
+    /// Per row, those sums.
+    amounts: Vec<Amount>,
+    /// Those of the current record.
+    record_amounts: Vec<Amount>,
+    /// Those of the records whose group did not fit into memory.
+    other_amounts: Vec<Amount>,
+    total_amounts: Vec<Amount>,
     /// Per count, the field of a group of the source, and of one of the destination.
     count_fields: Vec<[GroupField; 2]>,
     /// Per row, the values of each count.
@@ -121,6 +165,8 @@ pub struct Row {
     pub key: Vec<FieldValue<'static>>,
     /// The sums.
     pub sums: Sums,
+    /// The sums that are asked for.
+    pub amounts: Vec<Amount>,
     /// For each count, the number of different values; none for a row that sums up groups.
     pub counts: Vec<DistinctCount>,
 }
@@ -141,6 +187,8 @@ pub struct Series {
     pub key: Vec<FieldValue<'static>>,
     /// The sums.
     pub sums: Sums,
+    /// The sums that are asked for.
+    pub amounts: Vec<Amount>,
     /// Start of each interval with records, and the IP octets in it.
     pub intervals: Vec<(u64, u64)>,
 }
@@ -152,10 +200,11 @@ impl View {
         fields.map(|name| column(name).expect("the column exists"))
     }
 
-    /// The name that two columns of a view of these fields and counts would have.
-    pub fn repeated_column(fields: &[GroupField], counts: &[CountField]) -> Option<String> {
+    /// The name that two columns of a view of these fields, counts and sums would have.
+    pub fn repeated_column(fields: &[GroupField], counts: &[CountField], sums: &[SumField]) -> Option<String> {
         let by = fields.iter().map(|field| field.name().to_owned());
-        let names: Vec<String> = by.chain(counts.iter().map(|count| count.name().to_owned())).collect();
+        let sums = sums.iter().map(|sum| sum.name().to_owned());
+        let names: Vec<String> = by.chain(counts.iter().map(|count| count.name().to_owned())).chain(sums).collect();
         let is_number = |name: &str| Metric::ALL.iter().any(|of| [of.name(), of.name_of_side()].contains(&name));
         let is_twice = |(at, name): &(usize, &String)| is_number(name) || names[at + 1..].contains(name);
         names.iter().enumerate().find(is_twice).map(|(_, name)| name.clone())
@@ -165,14 +214,17 @@ impl View {
     ///
     /// # Errors
     /// The order names nothing that a view has.
-    pub fn new(settings: ViewSettings) -> Result<Self, InvalidOrder> {
-        let order = RowOrder::new(settings.order.as_ref(), &settings.fields, &settings.counts)?;
-        if let RowOrder::Metric(metric, _) = order
-            && settings.unknown.contains(&metric)
-        {
-            return Err(InvalidOrder::NotStored(metric.name()));
+    pub fn new(mut settings: ViewSettings) -> Result<Self, InvalidOrder> {
+        let order = RowOrder::new(settings.order.as_ref(), &settings.fields, &settings.counts, &mut settings.sums)?;
+        match order {
+            RowOrder::Metric(metric, _) if settings.unknown.contains(&metric) => {
+                Err(InvalidOrder::NotStored(metric.name()))
+            }
+            RowOrder::Sum(_, sum, _) if settings.unknown_sums.contains(&sum) => {
+                Err(InvalidOrder::NotStored(sum.name()))
+            }
+            _ => Ok(Self::with_order(settings, order)),
         }
-        Ok(Self::with_order(settings, order))
     }
 
     fn with_order(settings: ViewSettings, order: RowOrder) -> Self {
@@ -180,6 +232,8 @@ impl View {
         let total_sets = vec![DistinctSet::default(); count_fields.len()];
         let key_values = settings.key_values();
         let has_sides = settings.fields.iter().any(GroupField::has_sides);
+        let readers: Vec<SumReader> = settings.sums.iter().copied().map(SumReader::new).collect();
+        let no_amounts = vec![Amount::default(); readers.len()];
         Self {
             settings,
             order,
@@ -190,6 +244,11 @@ impl View {
             keys: Vec::new(),
             key_texts: 0,
             rows: Vec::new(),
+            readers,
+            amounts: Vec::new(),
+            record_amounts: no_amounts.clone(),
+            other_amounts: no_amounts.clone(),
+            total_amounts: no_amounts,
             count_fields,
             sets: Vec::new(),
             set_octets: 0,
@@ -218,11 +277,12 @@ impl View {
     /// Takes the memory of all groups now, so that none is taken while records are added. Fields with texts take theirs
     /// when a group begins.
     pub fn reserve(&mut self) {
-        let Self { settings, index, hasher, keys, rows, key_values, .. } = self;
+        let Self { settings, index, hasher, keys, rows, key_values, amounts, .. } = self;
         let of_row = |row: u32| &keys[row as usize * *key_values..][..*key_values];
         index.reserve(settings.groups, |&row| hash_key(hasher, of_row(row)));
         keys.reserve_exact(settings.groups * *key_values);
         rows.reserve_exact(settings.groups);
+        amounts.reserve_exact(settings.groups * settings.sums.len());
     }
 
     /// Adds a batch of records to their groups.
@@ -238,6 +298,9 @@ impl View {
 
     /// Finds the rows of a record.
     fn find_groups(&mut self, flow: &FlowRecord) {
+        for (amount, reader) in self.record_amounts.iter_mut().zip(&self.readers) {
+            *amount = reader.amount(flow);
+        }
         self.add_spread(&Sums::of(flow), |view, start_ns, sums| view.add_to_sides(flow, start_ns, sums));
     }
 
@@ -245,6 +308,7 @@ impl View {
     #[inline]
     fn add_spread(&mut self, sums: &Sums, mut add: impl FnMut(&mut Self, Option<u64>, &Sums)) {
         self.total.merge(sums);
+        merge_amounts(&self.settings.sums, &mut self.total_amounts, &self.record_amounts);
         let Some(every_ns) = self.settings.every_ns else { return add(self, None, sums) };
         let zone = Zone::current();
         let mut interval = zone.interval(sums.first_ns, every_ns);
@@ -331,14 +395,27 @@ impl View {
     fn add_to_group(&mut self, key: &[FieldValue<'_>], sums: &Sums, sides: Range<usize>) {
         let row = self.row_of(key);
         self.pending.push((row.unwrap_or(u32::MAX), *sums));
+        self.add_amounts(row.unwrap_or(u32::MAX), sums);
         if let Some(row) = row.filter(|_| !self.count_fields.is_empty()) {
             self.count(row, sides);
         }
     }
 
+    /// Adds the sums of the current record that are asked for to a row, or to the others. The parts of a record in
+    /// several intervals have them once, at its start, where the record itself counts.
+    #[inline]
+    fn add_amounts(&mut self, row: u32, part: &Sums) {
+        let sums = self.settings.sums.len();
+        if sums == 0 || part.flows == 0 {
+            return;
+        }
+        let into = self.amounts.chunks_exact_mut(sums).nth(row as usize).unwrap_or(&mut self.other_amounts);
+        merge_amounts(&self.settings.sums, into, &self.record_amounts);
+    }
+
     /// Finds the row of the key, or makes a new one; `None` without memory.
     fn row_of(&mut self, key: &[FieldValue<'_>]) -> Option<u32> {
-        let Self { settings, index, hasher, keys, key_texts, rows, key_values, kept, .. } = self;
+        let Self { settings, index, hasher, keys, key_texts, rows, key_values, kept, amounts, .. } = self;
         let rest;
         let key = match kept {
             Some(kept) if !kept.has(&key[1..]) => {
@@ -366,6 +443,8 @@ impl View {
         }
         grow(rows, 1, settings.groups);
         rows.push(Sums::NONE);
+        grow(amounts, settings.sums.len(), settings.groups * settings.sums.len());
+        amounts.resize(rows.len() * settings.sums.len(), Amount::default());
         self.sets.resize(self.rows.len() * self.count_fields.len(), DistinctSet::default());
         Some(row)
     }
@@ -395,9 +474,10 @@ impl View {
         key
     }
 
-    /// Adds the figures of a record to its groups.
+    /// Adds the figures of a record to its groups; `amounts` are its sums that are asked for.
     #[inline]
-    pub(crate) fn add_figures(&mut self, sums: &Sums, key: &mut KeyRows) {
+    pub(crate) fn add_figures(&mut self, sums: &Sums, amounts: &[Amount], key: &mut KeyRows) {
+        self.record_amounts.copy_from_slice(amounts);
         self.add_spread(sums, |view, start_ns, sums| {
             let start_ns = start_ns.unwrap_or_default();
             let rows = match key.rows {
@@ -410,6 +490,7 @@ impl View {
             let pairs = [(rows[0], Some(source)), (rows[1], other.filter(|_| key.has_other))];
             for (row, sums) in pairs {
                 if let Some(sums) = sums {
+                    view.add_amounts(row, &sums);
                     view.rows.get_mut(row as usize).unwrap_or(&mut view.others).merge(&sums);
                 }
             }
@@ -431,13 +512,24 @@ impl View {
     /// no counts.
     pub fn merge(&mut self, part: Self) {
         for (row, sums) in part.rows.iter().enumerate() {
+            let amounts = part.amounts_of(row);
             match self.row_of(&part.keys[row * part.key_values..][..part.key_values]) {
-                Some(row) => self.rows[row as usize].merge(sums),
-                None => self.others.merge(sums),
+                Some(row) => {
+                    self.rows[row as usize].merge(sums);
+                    let asked = self.settings.sums.len();
+                    let into = &mut self.amounts[row as usize * asked..][..asked];
+                    merge_amounts(&self.settings.sums, into, amounts);
+                }
+                None => {
+                    self.others.merge(sums);
+                    merge_amounts(&self.settings.sums, &mut self.other_amounts, amounts);
+                }
             }
         }
         self.others.merge(&part.others);
         self.total.merge(&part.total);
+        merge_amounts(&self.settings.sums, &mut self.other_amounts, &part.other_amounts);
+        merge_amounts(&self.settings.sums, &mut self.total_amounts, &part.total_amounts);
         self.spread_flows += part.spread_flows;
         self.long_flows += part.long_flows;
     }
@@ -445,6 +537,23 @@ impl View {
     /// A number of a row; it does not apply if it is not known.
     pub fn number(&self, metric: Metric, sums: &Sums) -> FieldValue<'static> {
         if self.settings.unknown.contains(&metric) { FieldValue::NotApplicable } else { metric.value(sums) }
+    }
+
+    /// The same of a sum that is asked for.
+    pub fn asked_number(&self, sum: SumField, amount: Amount) -> FieldValue<'static> {
+        if self.settings.unknown_sums.contains(&sum) { FieldValue::NotApplicable } else { sum.value(amount) }
+    }
+
+    /// Adds the sums of a row to those of another.
+    pub fn merge_row(&self, into: &mut Row, row: &Row) {
+        into.sums.merge(&row.sums);
+        merge_amounts(&self.settings.sums, &mut into.amounts, &row.amounts);
+    }
+
+    /// A row that sums up no groups yet.
+    pub fn empty_row(&self, start_ns: Option<u64>) -> Row {
+        let amounts = vec![Amount::default(); self.settings.sums.len()];
+        Row { start_ns, key: Vec::new(), sums: Sums::NONE, amounts, counts: Vec::new() }
     }
 
     /// With a row in each interval for the groups that are not kept: how many there are, at least.
@@ -469,6 +578,7 @@ impl View {
             RowOrder::Metric(metric, _) => metric.name(),
             RowOrder::Key(at, _) => self.settings.fields[at].name(),
             RowOrder::Count(at, _) => self.settings.counts[at].name(),
+            RowOrder::Sum(_, sum, _) => sum.name(),
         }
     }
 
@@ -476,7 +586,7 @@ impl View {
     pub fn order_metric(&self) -> Option<Metric> {
         match self.order {
             RowOrder::Metric(metric, _) => Some(metric),
-            RowOrder::Key(..) | RowOrder::Count(..) => None,
+            RowOrder::Key(..) | RowOrder::Count(..) | RowOrder::Sum(..) => None,
         }
     }
 
@@ -490,10 +600,21 @@ impl View {
         &self.total
     }
 
+    /// All records in a row.
+    pub fn total_row(&self) -> Row {
+        Row { sums: self.total, amounts: self.total_amounts.clone(), ..self.empty_row(None) }
+    }
+
     /// Figures of the groups that did not fit into memory. With intervals, a record may have a part
     /// there although it counts in an interval that did fit.
     pub fn others(&self) -> Option<&Sums> {
         (!self.others.is_nothing()).then_some(&self.others)
+    }
+
+    /// The same in a row.
+    pub fn others_row(&self) -> Option<Row> {
+        let amounts = self.other_amounts.clone();
+        self.others().map(|sums| Row { sums: *sums, amounts, ..self.empty_row(None) })
     }
 
     /// Number of groups in memory; with intervals, of each interval.
@@ -511,9 +632,9 @@ impl View {
         self.long_flows
     }
 
-    /// The rank of sums in the order of the view: the largest is the first.
-    pub fn rank(&self, sums: &Sums) -> (bool, u64) {
-        self.order.rank(sums)
+    /// The rank of a row in the order of the view: the largest is the first.
+    pub fn rank(&self, row: &Row) -> (bool, u64) {
+        self.order.rank(&row.sums, &row.amounts)
     }
 
     /// Memory of the groups.
@@ -521,6 +642,7 @@ impl View {
         self.keys.capacity() * size_of::<FieldValue<'_>>()
             + self.key_texts
             + self.rows.capacity() * size_of::<Sums>()
+            + self.amounts.capacity() * size_of::<Amount>()
             + self.sets.capacity() * size_of::<DistinctSet>()
             + self.set_octets
             + self.index.allocation_size()
@@ -539,14 +661,17 @@ impl View {
     }
 
     /// The first groups of [`View::rows`], and the sums of the others.
-    pub fn first_rows(&self, limit: usize) -> (Vec<Row>, Sums) {
+    pub fn first_rows(&self, limit: usize) -> (Vec<Row>, Row) {
         // Only small entries are moved, and only those of the first groups are sorted.
         let mut ranked: Vec<Ranked> = (0..self.rows.len()).map(|row| self.ranked(row)).collect();
         let compare = |one: &Ranked, other: &Ranked| self.compare_ranked(one, other);
-        let mut others = Sums::NONE;
+        let mut others = self.empty_row(None);
         if limit < ranked.len() {
             ranked.select_nth_unstable_by(limit, compare);
-            ranked.drain(limit..).for_each(|other| others.merge(&self.rows[other.row as usize]));
+            for Ranked { row, .. } in ranked.drain(limit..) {
+                others.sums.merge(&self.rows[row as usize]);
+                merge_amounts(&self.settings.sums, &mut others.amounts, self.amounts_of(row as usize));
+            }
         }
         ranked.sort_unstable_by(compare);
         (ranked.iter().map(|ranked| self.row(ranked.row as usize)).collect(), others)
@@ -560,19 +685,19 @@ impl View {
         };
         let rank = match self.order {
             RowOrder::Count(at, ascending) => rank(Some(self.counts_of(row)[at].count().number), ascending),
-            order => order.rank(&self.rows[row]),
+            order => order.rank(&self.rows[row], self.amounts_of(row)),
         };
         Ranked { start_ns, is_rest, rank, row: row as u32 }
     }
 
     fn compare_ranked(&self, one: &Ranked, other: &Ranked) -> Ordering {
         let by_rank = match self.order {
-            RowOrder::Metric(..) | RowOrder::Count(..) => other.rank.cmp(&one.rank),
+            RowOrder::Metric(..) | RowOrder::Count(..) | RowOrder::Sum(..) => other.rank.cmp(&one.rank),
             RowOrder::Key(..) => Ordering::Equal,
         };
         let by_place = (one.start_ns, one.is_rest).cmp(&(other.start_ns, other.is_rest));
         by_place.then(by_rank).then_with(|| {
-            let entry = |ranked: &Ranked| (self.fields_of(ranked.row as usize), &self.rows[ranked.row as usize]);
+            let entry = |ranked: &Ranked| (self.fields_of(ranked.row as usize), ranked.rank);
             self.compare(entry(one), entry(other))
         })
     }
@@ -587,12 +712,17 @@ impl View {
             match all.last_mut() {
                 Some(last) if last.key == row.key => {
                     last.sums.merge(&row.sums);
+                    merge_amounts(&self.settings.sums, &mut last.amounts, &row.amounts);
                     last.intervals.push(interval);
                 }
-                _ => all.push(Series { key: row.key, sums: row.sums, intervals: vec![interval] }),
+                _ => {
+                    let Row { key, sums, amounts, .. } = row;
+                    all.push(Series { key, sums, amounts, intervals: vec![interval] });
+                }
             }
         }
-        all.sort_by(|one, other| self.compare((&one.key, &one.sums), (&other.key, &other.sums)));
+        let rank = |series: &Series| self.order.rank(&series.sums, &series.amounts);
+        all.sort_by(|one, other| self.compare((&one.key, rank(one)), (&other.key, rank(other))));
         all
     }
 
@@ -600,7 +730,13 @@ impl View {
         let Ranked { start_ns, is_rest, .. } = self.ranked(row);
         let counts = self.counts_of(row).iter().map(DistinctSet::count).collect();
         let key = if is_rest { Vec::new() } else { self.fields_of(row).to_vec() };
-        Row { start_ns: self.settings.every_ns.map(|_| start_ns), key, sums: self.rows[row], counts }
+        let amounts = self.amounts_of(row).to_vec();
+        Row { start_ns: self.settings.every_ns.map(|_| start_ns), key, sums: self.rows[row], amounts, counts }
+    }
+
+    fn amounts_of(&self, row: usize) -> &[Amount] {
+        let sums = self.settings.sums.len();
+        &self.amounts[row * sums..][..sums]
     }
 
     fn counts_of(&self, row: usize) -> &[DistinctSet] {
@@ -614,17 +750,23 @@ impl View {
         &key[self.key_values - self.settings.fields.len()..]
     }
 
-    /// The order of two groups. Groups with equal numbers are in the order of their keys.
-    fn compare(&self, one: (&[FieldValue<'_>], &Sums), other: (&[FieldValue<'_>], &Sums)) -> Ordering {
+    /// The order of two groups with their ranks. Groups with equal numbers are in the order of their keys.
+    fn compare(&self, one: (&[FieldValue<'_>], (bool, u64)), other: (&[FieldValue<'_>], (bool, u64))) -> Ordering {
         let by_key = match self.order {
             RowOrder::Key(at, ascending) => {
                 let order = compare_values(&one.0[at], &other.0[at]);
                 if ascending { order } else { order.reverse() }
             }
-            RowOrder::Metric(..) | RowOrder::Count(..) => Ordering::Equal,
+            RowOrder::Metric(..) | RowOrder::Count(..) | RowOrder::Sum(..) => Ordering::Equal,
         };
-        let rank = |sums| Reverse(self.order.rank(sums));
-        by_key.then_with(|| rank(one.1).cmp(&rank(other.1))).then_with(|| compare_keys(one.0, other.0))
+        by_key.then_with(|| other.1.cmp(&one.1)).then_with(|| compare_keys(one.0, other.0))
+    }
+}
+
+/// Adds the sums that are asked for of one row to those of another.
+fn merge_amounts(sums: &[SumField], into: &mut [Amount], amounts: &[Amount]) {
+    for ((sum, into), amount) in sums.iter().zip(into).zip(amounts) {
+        sum.merge(into, *amount);
     }
 }
 

@@ -6,7 +6,6 @@
 
 use crate::group_field::GroupField;
 use crate::order::Metric;
-use crate::sums::Sums;
 use crate::view::{Row, Series, View};
 use std::io::Write;
 use weir_export::{ViewFormat, append_csv_text, append_json_text};
@@ -34,6 +33,7 @@ impl View {
         let start = settings.every_ns.map(|_| "interval_start");
         let fields = settings.fields.iter().map(GroupField::name);
         let names = start.into_iter().chain(fields).chain(["other_groups"]).chain(Metric::ALL.map(metric_name));
+        let names = names.chain(settings.sums.iter().map(|sum| sum.name()));
         let counts = settings.counts.iter().flat_map(|count| [count.name().into(), format!("{}_error", count.name())]);
         names.map(String::from).chain(counts).collect()
     }
@@ -56,6 +56,9 @@ impl View {
         for metric in Metric::ALL {
             line.add_value(&self.number(metric, &row.sums));
         }
+        for (sum, amount) in self.settings().sums.iter().zip(&row.amounts) {
+            line.add_value(&self.asked_number(*sum, *amount));
+        }
         for at in 0..self.settings().counts.len() {
             let count = row.counts.get(at);
             line.add_value(&number(count.map(|count| count.number)));
@@ -67,7 +70,6 @@ impl View {
     /// The first rows, and those that sum up others, each with the number of groups that it sums up: 0 for a group,
     /// unknown for the groups without memory.
     fn for_each_wanted_row(&self, most: usize, mut use_row: impl FnMut(&Row, Option<u64>)) {
-        let rest = |start_ns, sums| Row { start_ns, key: Vec::new(), sums, counts: Vec::new() };
         let has_series = self.settings().every_ns.is_some() && !self.settings().fields.is_empty();
         let groups_of_rest = self.groups_of_rest();
         let kept: Option<Vec<Series>> = (has_series && most < usize::MAX && groups_of_rest.is_none()).then(|| {
@@ -91,16 +93,16 @@ impl View {
                 use_row(&row, Some(0));
             } else {
                 let start_ns = row.start_ns.filter(|_| kept.is_some());
-                let (others, groups) = hidden.get_or_insert_with(|| (rest(start_ns, Sums::default()), 0));
-                others.sums.merge(&row.sums);
+                let (others, groups) = hidden.get_or_insert_with(|| (self.empty_row(start_ns), 0));
+                self.merge_row(others, &row);
                 *groups += 1;
             }
         });
         if let Some((others, groups)) = hidden {
             use_row(&others, Some(groups));
         }
-        if let Some(others) = self.others() {
-            use_row(&rest(None, *others), None);
+        if let Some(others) = self.others_row() {
+            use_row(&others, None);
         }
     }
 }

@@ -30,6 +30,8 @@ pub const FIELDS_KEY: &str = "weir.fields";
 pub const UNIFLOW_KEY: &str = "weir.uniflow";
 /// Key in the metadata of a file whose flows were anonymised before they were stored: `true`.
 pub const ANONYMISED_KEY: &str = "weir.anonymised";
+/// Key in the metadata of a file whose rows are transactions: `true`.
+pub const TRANSACTIONS_KEY: &str = "weir.transactions";
 /// Key in the metadata of a file: the version of Weir.
 pub const VERSION_KEY: &str = "weir.version";
 /// Share of addresses that a Bloom filter does not exclude although the row group has none of them.
@@ -46,19 +48,29 @@ pub struct RowForm {
     pub is_uniflow: bool,
     /// The flows were anonymised before they were stored.
     pub is_anonymised: bool,
+    /// A row is a transaction: a question of DNS or a request of HTTP.
+    pub is_transactions: bool,
 }
 
 impl RowForm {
     /// What the metadata of a file say.
     pub(crate) fn of(metadata: &FileMetaData) -> Self {
         let has = |key: &str| metadata.key_value_metadata().into_iter().flatten().any(|entry| entry.key == key);
-        Self { is_uniflow: has(UNIFLOW_KEY), is_anonymised: has(ANONYMISED_KEY) }
+        Self {
+            is_uniflow: has(UNIFLOW_KEY),
+            is_anonymised: has(ANONYMISED_KEY),
+            is_transactions: has(TRANSACTIONS_KEY),
+        }
     }
 }
 
 /// What the metadata of a file say besides its fields.
 pub fn file_metadata(rows: RowForm) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let entries = [(rows.is_uniflow, UNIFLOW_KEY), (rows.is_anonymised, ANONYMISED_KEY)];
+    let entries = [
+        (rows.is_uniflow, UNIFLOW_KEY),
+        (rows.is_anonymised, ANONYMISED_KEY),
+        (rows.is_transactions, TRANSACTIONS_KEY),
+    ];
     let marks = entries.into_iter().filter(|(is_given, _)| *is_given).map(|(_, key)| (key, "true"));
     [(VERSION_KEY, env!("CARGO_PKG_VERSION"))].into_iter().chain(marks)
 }

@@ -97,6 +97,7 @@ impl FlowReader {
                 Ok((columns, of_file)) => {
                     form.is_uniflow |= of_file.is_uniflow;
                     form.is_anonymised |= of_file.is_anonymised;
+                    form.is_transactions |= of_file.is_transactions;
                     match &mut stored {
                         Some(stored) => stored.retain(|column| columns.contains(column)),
                         None => stored = Some(columns),

@@ -15,6 +15,8 @@ pub struct ViewOf {
     pub stores: Vec<PathBuf>,
     /// Stores and files that questions are answered from.
     pub files: Vec<PathBuf>,
+    /// Those of transactions.
+    pub transactions: Vec<PathBuf>,
 }
 
 /// What answers.
@@ -32,10 +34,16 @@ pub struct About {
     stores: Vec<String>,
     /// What `/stored` answers from: `store`, `memory` or `none`.
     history: &'static str,
-    /// When the first of these flows starts, ns since 1970 UTC; null without flows.
+    /// Folders of stores of transactions, in the order of the parameter `store`.
+    transactions: Vec<String>,
+    /// When the first of these flows starts, or of the transactions without flows, ns since 1970 UTC; null without them.
     from_ns: Option<u64>,
     /// When the last one starts.
     to_ns: Option<u64>,
+}
+
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.display().to_string()).collect()
 }
 
 impl About {
@@ -43,7 +51,7 @@ impl About {
     pub fn new(
         mode: &'static str,
         inputs: &[String],
-        stores: &[PathBuf],
+        [stores, transactions]: [&[PathBuf]; 2],
         source: Option<&FlowSource>,
         starts_ns: Option<RangeInclusive<u64>>,
     ) -> Self {
@@ -52,7 +60,8 @@ impl About {
             version: env!("CARGO_PKG_VERSION"),
             mode,
             inputs: inputs.to_vec(),
-            stores: stores.iter().map(|path| path.display().to_string()).collect(),
+            stores: names(stores),
+            transactions: names(transactions),
             history: source.map_or("none", FlowSource::name),
             from_ns: starts_ns.as_ref().map(|starts| *starts.start()),
             to_ns: starts_ns.as_ref().map(|starts| *starts.end()),

@@ -16,7 +16,7 @@ use crate::page;
 use crate::parameters::{InvalidQuery, Place};
 use crate::recent::RecentFlows;
 use crate::report::{Client, REPORT_AGE, Report, Snapshot};
-use crate::stored::{self, FlowSource, NoAnswer, Stores};
+use crate::stored::{self, FlowSource, NoAnswer, Records, Stores};
 use axum::body::{Bytes, to_bytes};
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
@@ -168,9 +168,28 @@ impl Api {
         }
     }
 
+    /// The same of transactions.
+    async fn stores_of_transactions(&self) -> Result<Vec<PathBuf>, Refusal> {
+        match &self.of {
+            Served::View(view) => Ok(view.transactions.clone()),
+            Served::Probe(_) => Ok(self.report().await?.report.in_effect.transactions.clone()),
+        }
+    }
+
+    /// What transactions are read from, by the parameter `store`. A view has one source of all files.
+    fn sources_of_transactions(&self, stores: &[PathBuf]) -> Vec<FlowSource> {
+        match &self.of {
+            Served::View(_) if stores.is_empty() => Vec::new(),
+            Served::View(_) => vec![FlowSource::Files(stores.to_vec())],
+            Served::Probe(_) => stores.iter().map(|path| FlowSource::Files(vec![path.clone()])).collect(),
+        }
+    }
+
     /// What flows that have ended are read from, by the parameter `store`.
     fn sources(&self, stores: &[PathBuf]) -> Vec<FlowSource> {
         match &self.of {
+            // Transactions alone were given to it.
+            Served::View(view) if view.files.is_empty() => Vec::new(),
             Served::View(view) => vec![FlowSource::Files(view.files.clone())],
             Served::Probe(probe) if stores.is_empty() => probe.recent.iter().cloned().map(FlowSource::Memory).collect(),
             Served::Probe(_) => stores.iter().map(|path| FlowSource::Files(vec![path.clone()])).collect(),
@@ -423,8 +442,10 @@ async fn index(headers: HeaderMap) -> Response {
 ))]
 async fn about(State(api): State<Arc<Api>>) -> Answer {
     let stores = api.stores().await?;
+    let transactions = api.stores_of_transactions().await?;
     let source = api.sources(&stores).into_iter().next();
-    let starts_ns = match &source {
+    let of_transactions = || api.sources_of_transactions(&transactions).into_iter().next();
+    let starts_ns = match &source.clone().or_else(of_transactions) {
         Some(source) => api.stores.starts_ns(source.clone()).await,
         None => None,
     };
@@ -432,7 +453,7 @@ async fn about(State(api): State<Arc<Api>>) -> Answer {
         Served::View(view) => ("view", view.inputs.clone()),
         Served::Probe(_) => ("probe", api.client.snapshot().report.in_effect.inputs.clone()),
     };
-    Ok(answer(StatusCode::OK, About::new(mode, &inputs, &stores, source.as_ref(), starts_ns)))
+    Ok(answer(StatusCode::OK, About::new(mode, &inputs, [&stores, &transactions], source.as_ref(), starts_ns)))
 }
 
 /// A script, a style sheet or an image of the page.
@@ -655,7 +676,10 @@ async fn stored_page(
     query: Result<axum::extract::Query<stored::Query>, QueryRejection>,
 ) -> Answer {
     let question = parameters(query)?.question()?;
-    let sources = api.sources(&api.stores().await?);
+    let sources = match question.records {
+        Records::Flows => api.sources(&api.stores().await?),
+        Records::Transactions => api.sources_of_transactions(&api.stores_of_transactions().await?),
+    };
     let octets = async { api.stores.answer(question.source_among(sources)?, question).await };
     match octets.await {
         Ok(octets) => Ok(([(CONTENT_TYPE, "application/json")], octets).into_response()),

@@ -18,7 +18,7 @@ use weir_query::{Order, RecordOrder, View, ViewSettings};
 const SEARCH_TIME: Duration = Duration::from_secs(10);
 /// Time beyond that for threads that wait for packets.
 const REPLY_TIME: Duration = Duration::from_secs(1);
-/// Groups that a thread keeps: at most about 10 MB.
+/// Groups that a thread keeps: at most about 10 MB, and 8 MB more with all sums that may be asked for.
 const MAX_THREAD_GROUPS: usize = 1 << 15;
 
 /// The parameters of a search.
@@ -34,6 +34,9 @@ pub struct Query {
     by: Option<String>,
     /// The number by which flows or groups are sorted, the largest first; NUMBER:asc for the smallest first. Default: bytes
     sort: Option<String>,
+    /// More sums of each group, as --sum: dns_failed, http_errors, failed and others (weir help views), up to 16, joined by
+    /// commas. With by only
+    sum: Option<String>,
     /// How many flows or groups, up to 1000; with 0 only how many there are, and their sums. Default: 20
     #[param(value_type = Option<usize>)]
     top: Option<String>,
@@ -101,10 +104,13 @@ impl Query {
         if id.as_ref().is_some_and(|id| !is_community_id(id)) {
             return Err(InvalidQuery::CommunityId);
         }
+        if self.sum.is_some() && self.by.is_none() {
+            return Err(InvalidQuery::SumOfFlows);
+        }
         let (wanted, rank_of): (_, Box<dyn Fn() -> RankOf + Send + Sync>) = match (self.by, self.fields) {
             (Some(_), Some(_)) => return Err(InvalidQuery::FieldsOfGroups),
             (Some(by), None) => {
-                let settings = parameters::sums(Some(&by), None, None, Some(order))?;
+                let settings = parameters::sums(Some(&by), None, None, self.sum.as_deref(), Some(order))?;
                 let parts = Parts::default();
                 (Wanted::Groups(settings.clone(), parts.clone()), Box::new(move || adding(&settings, &parts)))
             }

@@ -20,6 +20,8 @@ pub struct InEffect {
     pub timeouts: Timeouts,
     /// The folders of stores, in the order of the sinks.
     pub stores: Vec<PathBuf>,
+    /// Those of stores of transactions.
+    pub transactions: Vec<PathBuf>,
 }
 
 /// A rules file.

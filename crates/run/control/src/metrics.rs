@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use weir_dpi::printable;
 use weir_ledger::{
     ActionCounters, ExportLossReason, Ledger, MemberCounters, OutputCounters, OutputDropReason, PacketAnomaly,
-    RecordTotals, RecorderCounters, RefusalReason, RuleCounters, SinkCounters, TrafficCounters,
+    RecordTotals, RecorderCounters, RefusalReason, RuleCounters, SinkCounters, TrafficCounters, TransactionCounters,
 };
 use weir_probe::GroupStatus;
 
@@ -111,6 +111,14 @@ const OF_TRAFFIC: &[Figure<TrafficCounters>] = &[
     ("sampled_out", "that sampling did not select", |counters| counters.sampled_out),
 ];
 
+/// Of one sink of transactions.
+const OF_TRANSACTION_SINKS: &[Figure<SinkCounters>] = &[
+    ("weir_transactions_exported_total", "Transactions that the operating system accepted", |sink| sink.exported.flows),
+    ("weir_transactions_filtered_total", "Transactions that the expression of the sink did not select", |sink| {
+        sink.filtered.flows
+    }),
+];
+
 /// A page under construction.
 #[derive(Default)]
 struct Page(String);
@@ -172,7 +180,34 @@ pub fn page(report: &Report, started: SystemTime) -> String {
     let open: u64 = report.pipelines.iter().map(|pipeline| pipeline.account.ledger.live.flows).sum();
     let on_the_way = report.ledger.live.flows.saturating_sub(open);
     add_sinks(&mut page, &named(report.ledger.sinks.iter().map(|sink| (sink.sink.as_str(), sink))), on_the_way);
+    add_transactions(&mut page, report.ledger.transactions.as_ref());
     page.0
+}
+
+/// The records of transactions. Without `--transactions` these metrics have no series.
+fn add_transactions(page: &mut Page, transactions: Option<&TransactionCounters>) {
+    let of_all: [Figure<TransactionCounters>; 3] = [
+        (
+            "weir_transactions_begun_total",
+            "Questions of DNS and requests of HTTP/1 that were recorded or left out",
+            |of| of.begun,
+        ),
+        ("weir_transactions_left_out_total", "Transactions left out because their memory was full", |of| of.left_out),
+        ("weir_transactions_open", "Transactions that are open, or on the way to their sinks", |of| of.open),
+    ];
+    for (name, help, value) in of_all {
+        let mut metric = page.metric(name, help);
+        transactions.iter().for_each(|of| metric.add(&[], value(of)));
+    }
+    let sinks = transactions.iter().flat_map(|of| &of.sinks).map(|sink| (sink.sink.as_str(), sink));
+    let sinks = named(sinks);
+    page.add_all("sink", &sinks, OF_TRANSACTION_SINKS);
+    let mut metric = page.metric("weir_transactions_lost_total", "Transactions that were not delivered, by reason");
+    for (sink, counters) in &sinks {
+        for reason in ExportLossReason::ALL.iter().map(|reason| reason.key()) {
+            metric.add(&[("sink", sink), ("reason", reason)], counters.lost.get(reason).map_or(0, |lost| lost.flows));
+        }
+    }
 }
 
 /// Names of series must differ: the second of the same name is `NAME#2`.
@@ -385,6 +420,9 @@ mod tests {
         // Of 5 flows that the ledger calls live, 3 have left their pipeline.
         let mut ledger = Ledger { sinks: vec![sink.clone(), sink], ..Ledger::default() };
         ledger.live.flows = 5;
+        let of_transactions = SinkCounters { sink: "json:t".into(), ..SinkCounters::default() };
+        ledger.transactions =
+            Some(TransactionCounters { begun: 9, open: 2, left_out: 3, sinks: vec![of_transactions] });
         Report { ledger, pipelines: vec![pipeline("synth:mix", 7), pipeline("synth:mix", 8)], ..Report::default() }
     }
 
@@ -399,6 +437,11 @@ mod tests {
             r#"weir_records_exported_total{sink="csv:a \"b\" \\\n\\x1b"} 0"#,
             r#"weir_records_waiting{sink="csv:a \"b\" \\\n\\x1b"} 5"#,
             "# TYPE weir_records_exported_total counter",
+            "weir_transactions_begun_total 9",
+            "weir_transactions_left_out_total 3",
+            "weir_transactions_open 2",
+            r#"weir_transactions_exported_total{sink="json:t"} 0"#,
+            r#"weir_transactions_lost_total{sink="json:t",reason="exporter_behind"} 0"#,
         ] {
             assert!(page.lines().any(|found| found == line), "{line}\n{page}");
         }

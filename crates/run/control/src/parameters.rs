@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use utoipa::ToSchema;
-use weir_fields::{Column, InvalidFields, select_columns};
+use weir_fields::{Column, InvalidFields, InvalidSumField, SumField, select_columns};
 use weir_query::{
     CountField, Expression, ExpressionError, GroupField, InvalidGroupField, InvalidOrder, Order, View, ViewSettings,
 };
@@ -19,6 +19,8 @@ const MAX_GROUPS: usize = 100_000;
 const MAX_GROUPS_BYTES: u64 = 128 << 20;
 /// Fields of a group, and numbers of different values.
 const MAX_GROUP_FIELDS: usize = 4;
+/// Sums beside those of every group.
+const MAX_SUMS: usize = 16;
 
 /// Why a search is refused.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +51,12 @@ pub enum InvalidQuery {
     TooManyCounts(usize),
     #[error("count: only groups have numbers of different values: with by, without every")]
     CountOfFlows,
+    #[error("sum: {0}")]
+    Sum(#[from] InvalidSumField),
+    #[error("sum: at most {MAX_SUMS} names")]
+    TooManySums,
+    #[error("sum: only groups and intervals have sums")]
+    SumOfFlows,
     #[error("from: {0}")]
     From(TimeError),
     #[error("to: {0}")]
@@ -61,6 +69,8 @@ pub enum InvalidQuery {
     TooManyGroupFields(usize),
     #[error("fields: with by or every, the answer has sums, not fields of flows")]
     FieldsOfGroups,
+    #[error("records: use flows or transactions")]
+    Records,
     #[error("store: use the number of a store, from 1")]
     Store,
     #[error("community_id: a Community ID begins with 1: and has 30 characters")]
@@ -112,6 +122,7 @@ pub fn sums(
     by: Option<&str>,
     every_ns: Option<u64>,
     count: Option<&str>,
+    sum: Option<&str>,
     order: Option<Order>,
 ) -> Result<ViewSettings, InvalidQuery> {
     let names = |text: Option<&'_ str>| text.map(|text| text.split(',').map(String::from).collect::<Vec<_>>());
@@ -128,10 +139,15 @@ pub fn sums(
     let fields = by.iter().map(|name| name.parse::<GroupField>()).collect::<Result<Vec<_>, _>>()?;
     let counts = count.iter().map(|name| name.parse::<CountField>()).collect::<Result<Vec<_>, _>>();
     let counts = counts.map_err(InvalidQuery::Count)?;
-    if let Some(name) = View::repeated_column(&fields, &counts) {
+    let sums = names(sum).unwrap_or_default();
+    if sums.len() > MAX_SUMS {
+        return Err(InvalidQuery::TooManySums);
+    }
+    let sums = sums.iter().map(|name| name.parse::<SumField>()).collect::<Result<Vec<_>, _>>()?;
+    if let Some(name) = View::repeated_column(&fields, &counts, &sums) {
         return Err(InvalidQuery::ColumnTwice(name));
     }
-    let one = ViewSettings { fields, counts, every_ns, order, groups: 1, unknown: Vec::new() };
+    let one = ViewSettings { fields, counts, sums, every_ns, order, groups: 1, ..ViewSettings::default() };
     let groups = (MAX_GROUPS_BYTES / one.max_memory_bytes()).min(MAX_GROUPS as u64) as usize;
     let settings = ViewSettings { groups, ..one };
     View::new(settings.clone())?;

@@ -30,6 +30,8 @@ const REPLY_TIME: Duration = Duration::from_secs(2);
 const DEFAULT_FROM: &str = "-1h";
 /// Flows that are passed over and shown.
 const MAX_PASSED: usize = 100_000;
+const NO_TRANSACTIONS: &str = "no transactions are stored: start the probe with --transactions parquet:FOLDER, or weir \
+                               view with such a folder";
 const NO_FLOWS: &str = "the probe keeps no flows that have ended: start it with -o parquet:FOLDER, or without \
                         --listen-records 0";
 
@@ -53,6 +55,9 @@ pub struct Query {
     /// Numbers of different values in each group, as --count: hosts, ports or any field, up to 4, joined by commas. With by,
     /// and without every
     count: Option<String>,
+    /// More sums of each group or interval, as --sum: dns_failed, http_errors, failed and others (weir help views), up to
+    /// 16, joined by commas. With by or every
+    sum: Option<String>,
     /// The number by which flows or groups are sorted, the largest first; NUMBER:asc for the smallest first. Default: the
     /// newest flows, the newest last; groups by bytes
     sort: Option<String>,
@@ -65,6 +70,9 @@ pub struct Query {
     offset: Option<String>,
     /// Fields of each flow, as --fields (weir help fields); without by and every only. Default: basic
     fields: Option<String>,
+    /// flows, or transactions: the questions of DNS and requests of HTTP/1 that --transactions parquet:FOLDER stores, each
+    /// a record. Default: flows
+    records: Option<String>,
     /// Which of the stores of the probe, from 1, in the order of its sinks. Default: 1
     #[param(value_type = Option<usize>)]
     store: Option<String>,
@@ -105,8 +113,17 @@ pub struct StoredQuestion {
     pub top: usize,
     deadline: Instant,
     is_abandoned: Arc<AtomicBool>,
+    /// Of which records.
+    pub(crate) records: Records,
     /// Which store, from 0.
     store: usize,
+}
+
+/// Of which records a question is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Records {
+    Flows,
+    Transactions,
 }
 
 /// What of the flows is asked.
@@ -234,6 +251,11 @@ impl Query {
             top,
             deadline: Instant::now() + QUESTION_TIME,
             is_abandoned: Arc::default(),
+            records: match self.records.as_deref() {
+                None | Some("flows") => Records::Flows,
+                Some("transactions") => Records::Transactions,
+                Some(_) => return Err(InvalidQuery::Records),
+            },
             store,
         })
     }
@@ -248,7 +270,11 @@ impl Query {
             if self.offset.is_some() {
                 return Err(InvalidQuery::OffsetOfGroups);
             }
-            return Ok(Wanted::Sums(parameters::sums(self.by.as_deref(), every_ns, self.count.as_deref(), order)?));
+            let [by, count, sum] = [&self.by, &self.count, &self.sum].map(Option::as_deref);
+            return Ok(Wanted::Sums(parameters::sums(by, every_ns, count, sum, order)?));
+        }
+        if self.sum.is_some() {
+            return Err(InvalidQuery::SumOfFlows);
         }
         if self.count.is_some() {
             return Err(InvalidQuery::CountOfFlows);
@@ -352,6 +378,7 @@ impl StoredQuestion {
     /// The probe keeps no flows, or has fewer stores.
     pub(crate) fn source_among(&self, mut sources: Vec<FlowSource>) -> Result<FlowSource, NoAnswer> {
         match sources.len() {
+            0 if self.records == Records::Transactions => Err(NoAnswer::Conflict(NO_TRANSACTIONS.into())),
             0 => Err(NoAnswer::Conflict(NO_FLOWS.into())),
             number if self.store < number => Ok(sources.swap_remove(self.store)),
             number => Err(NoAnswer::Invalid(format!("store: the probe has {number}, use a number from 1"))),

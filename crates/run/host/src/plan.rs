@@ -52,6 +52,8 @@ pub struct Demand {
     pub flows: u64,
     /// Whether records have the MAC addresses of IP flows.
     pub mac_addresses: bool,
+    /// What records of transactions take in each pipeline, octets; 0 without them.
+    pub transaction_bytes: u64,
     /// Exported records per second; `None` for a tenth of the flows.
     pub records_per_second: Option<f64>,
     /// Packet rate that a core receives and meters, in Mpps.
@@ -69,6 +71,8 @@ pub struct Memory {
     pub tcp_anomaly_bytes: u64,
     /// Packet buffers: 4096 of 2 KiB per receive queue.
     pub buffer_bytes: u64,
+    /// Records of transactions, at most.
+    pub transaction_bytes: u64,
     /// Sum.
     pub total_bytes: u64,
 }
@@ -193,8 +197,10 @@ fn memory(demand: &Demand, pipelines: u64) -> Memory {
         [bytes_per_flow, TCP_BYTES, TCP_ANOMALY_BYTES].map(|bytes| demand.flows.saturating_mul(bytes));
     let tcp_anomaly_bytes = all_anomalies / FLOWS_PER_ANOMALY;
     let buffer_bytes = pipelines * BUFFERS_PER_QUEUE * BUFFER_BYTES;
-    let total_bytes = [tcp_bytes, tcp_anomaly_bytes, buffer_bytes].into_iter().fold(flow_bytes, u64::saturating_add);
-    Memory { flow_bytes, tcp_bytes, tcp_anomaly_bytes, buffer_bytes, total_bytes }
+    let transaction_bytes = pipelines.saturating_mul(demand.transaction_bytes);
+    let others = [tcp_bytes, tcp_anomaly_bytes, buffer_bytes, transaction_bytes];
+    let total_bytes = others.into_iter().fold(flow_bytes, u64::saturating_add);
+    Memory { flow_bytes, tcp_bytes, tcp_anomaly_bytes, buffer_bytes, transaction_bytes, total_bytes }
 }
 
 fn export(records_per_second: f64) -> Export {

@@ -12,7 +12,7 @@ use weir_anonymise::AnonymisationSpec;
 use weir_dpi::InspectionSettings;
 use weir_enrich::{Sources, TagList};
 use weir_export::{FileMode, SINK_KINDS, SinkKind, SinkSetting};
-use weir_fields::{Column, Requirement, columns};
+use weir_fields::{Column, Requirement, SumField, columns};
 use weir_ledger::Timing;
 use weir_query::{CountField, Expression, GroupField, Order, ViewSettings};
 use weir_text::units::{parse_duration, parse_flows, parse_length};
@@ -124,6 +124,11 @@ pub struct Sinks {
     #[arg(long = "count", value_name = "FIELD", value_delimiter = ',', requires = "by", conflicts_with = "every_ns")]
     pub counts: Vec<CountField>,
 
+    /// Add up these numbers, too, a column each: failures of DNS (dns_failed), HTTP (http_errors) and TCP (failed), losses
+    /// by side, round trips of client and server (weir help views lists all). --sort NAME adds its own
+    #[arg(long = "sum", value_name = "NAME", value_delimiter = ',')]
+    pub sums: Vec<SumField>,
+
     /// Sum up flows in intervals of this length: a time line (units ms, s, m, h, d; at least 1ms). With --by, of each group
     #[arg(long = "every", value_name = "TIME", value_parser = parse_interval)]
     pub every_ns: Option<u64>,
@@ -168,7 +173,8 @@ impl Sinks {
         is_view.then(|| {
             let (fields, counts) = (self.by.clone(), self.counts.clone());
             let (every_ns, order) = (self.every_ns, self.order.clone());
-            let mut view = ViewSettings { fields, counts, every_ns, order, groups: 1, unknown: Vec::new() };
+            let sums = self.sums.clone();
+            let mut view = ViewSettings { fields, counts, sums, every_ns, order, groups: 1, ..ViewSettings::default() };
             let groups = self.groups.map(|groups| groups as usize);
             view.groups = groups.unwrap_or_else(|| default_groups(&view));
             view

@@ -86,6 +86,10 @@ pub struct Plan {
     #[arg(long)]
     pub mac_addresses: bool,
 
+    /// The probe records transactions (--transactions), each question of DNS and request of HTTP/1: count their memory
+    #[arg(long)]
+    pub transactions: bool,
+
     /// Packets per second; suffixes k, M and G [default: as many as fully load the link]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub rate: Option<u64>,

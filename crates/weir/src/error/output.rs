@@ -18,6 +18,10 @@ pub enum OutputError {
     FieldsOfView(String),
     #[error("--groups limits the groups of --by and the intervals of --every; add one of these, or leave out --groups")]
     GroupsWithoutView,
+    #[error(
+        "--sum adds up numbers of the groups of --by and the intervals of --every; add one of these, or leave out --sum"
+    )]
+    SumsWithoutView,
     #[error("--by: the view would have two columns with the name {0}")]
     ColumnTwice(String),
     #[error(

@@ -111,7 +111,9 @@ impl Reloader {
         let sinks = configuration.options.sinks.outputs.iter().flat_map(Output::sinks);
         let stores = sinks.filter_map(|sink| sink.spec.folder().map(PathBuf::from));
         let inputs = configuration.options.inputs.iter().map(ToString::to_string).collect();
-        InEffect { inputs, rules, lists, timeouts: self.timeouts(), stores: stores.collect() }
+        let transactions = configuration.options.sinks.transactions.iter();
+        let transactions = transactions.filter_map(|sink| sink.spec.folder().map(PathBuf::from)).collect();
+        InEffect { inputs, rules, lists, timeouts: self.timeouts(), stores: stores.collect(), transactions }
     }
 
     fn timeouts(&self) -> Timeouts {

@@ -7,7 +7,7 @@ use super::render::wrapped;
 use std::ops::Range;
 use tracing::{info, warn};
 use weir_export::ViewFormat;
-use weir_fields::FieldValue;
+use weir_fields::{Amount, FieldValue, SumField};
 use weir_flow::FlowRecord;
 use weir_query::{CountField, DistinctCount, GroupField, Metric, Row, Series, Sums, View};
 use weir_text::columns::{Column, fit, lines};
@@ -35,10 +35,10 @@ pub struct ViewTable {
 type Cell = fn(&Sums) -> String;
 
 /// Texts of a key, and sums.
-type Shown = (Vec<String>, Sums);
+type Shown = (Vec<String>, Row);
 
 /// Start, figures and rate of an interval; or what stands for several intervals.
-type TimeLineRow = (String, Option<Sums>, String);
+type TimeLineRow = (String, Option<Row>, String);
 
 impl ViewTable {
     pub fn add(&mut self, flows: &[FlowRecord]) {
@@ -77,7 +77,7 @@ impl ViewTable {
     fn groups(&self) -> (Vec<Column>, usize, usize) {
         let (rows, hidden) = self.view.first_rows(limit(self.top.unwrap_or(DEFAULT_TOP)));
         let shown = rows.len();
-        let mut listed: Vec<Shown> = rows.iter().map(|row| (self.key(&row.key), row.sums)).collect();
+        let mut listed: Vec<Shown> = rows.iter().map(|row| (self.key(&row.key), row.clone())).collect();
         self.add_rest(&mut listed, self.view.groups() - shown, hidden);
         let mut columns = self.columns(&listed, shown);
         columns.extend(self.counts(&rows, listed.len()));
@@ -101,9 +101,11 @@ impl ViewTable {
     fn series(&self, every_ns: u64) -> (Vec<Column>, usize, usize) {
         let series = self.view.series();
         let shown = series.len().min(limit(self.top.unwrap_or(DEFAULT_TOP)));
-        let mut listed: Vec<Shown> = series[..shown].iter().map(|group| (self.key(&group.key), group.sums)).collect();
-        let mut hidden = Sums::default();
-        series[shown..].iter().for_each(|group| hidden.merge(&group.sums));
+        let row =
+            |group: &Series| Row { sums: group.sums, amounts: group.amounts.clone(), ..self.view.empty_row(None) };
+        let mut listed: Vec<Shown> = series[..shown].iter().map(|group| (self.key(&group.key), row(group))).collect();
+        let mut hidden = self.view.empty_row(None);
+        series[shown..].iter().for_each(|group| self.view.merge_row(&mut hidden, &row(group)));
         self.add_rest(&mut listed, series.len() - shown, hidden);
         let total = self.view.total();
         let zone = Zone::current();
@@ -119,6 +121,7 @@ impl ViewTable {
         let heading = format!("bytes per {}", units::span(every_ns.saturating_mul(intervals_per_letter)));
         let rest = vec![String::new(); listed.len() - shown];
         let mut columns = self.columns(&listed, shown);
+        columns.extend(self.asked(listed.iter().map(|(_, row)| Some(row))));
         columns.push(Column::new(heading, false, series[..shown].iter().map(line).chain(rest)).optional(1));
         (columns, self.fields().len(), shown)
     }
@@ -135,40 +138,42 @@ impl ViewTable {
         let mut rows = self.view.rows();
         let sorted = self.view.settings().order.is_some() || self.top.is_some();
         if sorted {
-            rows.sort_by_key(|row| std::cmp::Reverse(self.view.rank(&row.sums)));
+            rows.sort_by_key(|row| std::cmp::Reverse(self.view.rank(row)));
         }
         let shown = rows.len().min(limit(self.top.unwrap_or(0)));
         let largest = rows.iter().map(|row| row.sums.all_bytes()).max().unwrap_or_default();
         let (days, mut lines) = self.intervals(&rows[..shown], every_ns, !sorted);
-        let bars: Vec<String> =
-            lines.iter().map(|(_, sums, _)| sums.map_or_else(String::new, |s| bar(s.all_bytes(), largest))).collect();
+        let bar_of = |row: &Option<Row>| row.as_ref().map_or_else(String::new, |of| bar(of.sums.all_bytes(), largest));
+        let bars: Vec<String> = lines.iter().map(|(_, row, _)| bar_of(row)).collect();
         if shown < rows.len() {
-            let mut rest = Sums::default();
-            rows[shown..].iter().for_each(|row| rest.merge(&row.sums));
+            let mut rest = self.view.empty_row(None);
+            rows[shown..].iter().for_each(|row| self.view.merge_row(&mut rest, row));
             lines.push((format!("others ({})", rows.len() - shown), Some(rest), String::new()));
         }
-        if let Some(others) = self.view.others() {
-            lines.push(("others (no memory)".into(), Some(*others), String::new()));
+        if let Some(others) = self.view.others_row() {
+            lines.push(("others (no memory)".into(), Some(others), String::new()));
         }
         let intervals = bars.len();
-        lines.push(("total".into(), Some(*self.view.total()), String::new()));
+        lines.push(("total".into(), Some(self.view.total_row()), String::new()));
         let zone = Zone::current().name();
         let heading = match days.first() {
             Some(day) if days.iter().all(|other| other == day) => format!("{day} {zone}"),
             _ => format!("start ({zone})"),
         };
         let figure = |heading: &str, figure: Cell| {
-            Column::new(heading, true, lines.iter().map(|(_, sums, _)| sums.as_ref().map_or_else(String::new, figure)))
+            let cell = |row: &Option<Row>| row.as_ref().map_or_else(String::new, |row| figure(&row.sums));
+            Column::new(heading, true, lines.iter().map(|(_, row, _)| cell(row)))
         };
         let bars = bars.into_iter().chain(vec![String::new(); lines.len() - intervals]);
-        let columns = vec![
+        let mut columns = vec![
             Column::new(heading, true, lines.iter().map(|(time, ..)| time.clone())),
             figure("flows", |sums| units::short(sums.flows)),
             figure("packets", |sums| units::short(sums.all_packets())),
             figure("bytes", |sums| octets(sums.all_bytes())),
             Column::new("rate", true, lines.iter().map(|(.., rate)| rate.clone())).optional(1),
-            Column::new("", false, bars).named("bars").optional(2),
         ];
+        columns.extend(self.asked(lines.iter().map(|(_, row, _)| row.as_ref())));
+        columns.push(Column::new("", false, bars).named("bars").optional(2));
         (columns, 1, shown)
     }
 
@@ -177,15 +182,15 @@ impl ViewTable {
         let zone = Zone::current();
         let days: Vec<String> = rows.iter().map(|row| zone.date_and_time(start(row)).0).collect();
         let same_day = days.windows(2).all(|days| days[0] == days[1]);
-        let line = |start_ns: u64, sums: Sums| {
+        let line = |start_ns: u64, row: Row| {
             let time = match zone.date_and_time(start_ns) {
                 (_, time) if same_day => time,
                 (day, time) => format!("{day} {time}"),
             };
             // Where the clocks change, intervals are longer or shorter.
             let Range { start, end } = zone.interval(start_ns, every_ns);
-            let rate = units::rate(8.0 * sums.all_bytes() as f64 / ((end - start) as f64 / 1e9), "bit/s");
-            (time, Some(sums), rate)
+            let rate = units::rate(8.0 * row.sums.all_bytes() as f64 / ((end - start) as f64 / 1e9), "bit/s");
+            (time, Some(row), rate)
         };
         let (mut lines, mut next_ns) = (Vec::new(), None);
         for row in rows {
@@ -194,30 +199,30 @@ impl ViewTable {
                 lines.push((format!("{gap} without traffic"), None, String::new()));
             } else if let Some(mut next) = next_ns.filter(|_| by_time) {
                 while next < start(row) {
-                    lines.push(line(next, Sums::default()));
+                    lines.push(line(next, self.view.empty_row(None)));
                     next = zone.interval(next, every_ns).end;
                 }
             }
-            lines.push(line(start(row), row.sums));
+            lines.push(line(start(row), row.clone()));
             next_ns = Some(zone.interval(start(row), every_ns).end).filter(|&end| end < u64::MAX);
         }
         (days, lines)
     }
 
     /// The rows below the groups: those that are not shown, those without memory, and the total.
-    fn add_rest(&self, listed: &mut Vec<Shown>, hidden: usize, sums_of_hidden: Sums) {
-        let mut row = |name: String, sums| {
+    fn add_rest(&self, listed: &mut Vec<Shown>, hidden: usize, sums_of_hidden: Row) {
+        let mut row = |name: String, row| {
             let mut key = vec![String::new(); self.fields().len()];
             key[0] = name;
-            listed.push((key, sums));
+            listed.push((key, row));
         };
         if hidden > 0 {
             row(format!("others ({hidden})"), sums_of_hidden);
         }
-        if let Some(others) = self.view.others() {
-            row("others (no memory)".into(), *others);
+        if let Some(others) = self.view.others_row() {
+            row("others (no memory)".into(), others);
         }
-        row("total".into(), *self.view.total());
+        row("total".into(), self.view.total_row());
     }
 
     /// The columns of every table of groups.
@@ -233,12 +238,12 @@ impl ViewTable {
         let total = self.view.total().all_bytes();
         // The sums of others count a flow of two sides twice.
         let has_share = |at: usize| !self.view.has_sides() || at < shown || at == listed.len() - 1;
-        let share = |(at, (_, sums)): (usize, &Shown)| match total {
-            total if total > 0 && has_share(at) => format!("{:.1}", 100.0 * sums.all_bytes() as f64 / total as f64),
+        let share = |(at, (_, row)): (usize, &Shown)| match total {
+            total if total > 0 && has_share(at) => format!("{:.1}", 100.0 * row.sums.all_bytes() as f64 / total as f64),
             _ => String::new(),
         };
         let (one, other) = if self.view.has_sides() { ("sent", "received") } else { ("bytes→", "←bytes") };
-        let cells = |cell: &dyn Fn(&Sums) -> String| listed.iter().map(|(_, sums)| cell(sums)).collect::<Vec<_>>();
+        let cells = |cell: &dyn Fn(&Sums) -> String| listed.iter().map(|(_, row)| cell(&row.sums)).collect::<Vec<_>>();
         let mut column = |heading: &str, rank: u16, cells: Vec<String>| {
             columns.push(Column::new(heading, true, cells.into_iter()).optional(rank));
         };
@@ -249,8 +254,8 @@ impl ViewTable {
         // The total has no sides.
         let of_side = |side: usize| {
             let all = listed.len() - 1;
-            let text = |(at, (_, sums)): (usize, &Shown)| {
-                if at == all && self.view.has_sides() { String::new() } else { octets(sums.bytes[side]) }
+            let text = |(at, (_, row)): (usize, &Shown)| {
+                if at == all && self.view.has_sides() { String::new() } else { octets(row.sums.bytes[side]) }
             };
             listed.iter().enumerate().map(text).collect::<Vec<_>>()
         };
@@ -276,7 +281,8 @@ impl ViewTable {
 
     /// Times and TCP figures, if there are some, and the number by which the rows are sorted.
     fn details(&self, listed: &[Shown]) -> Vec<Column> {
-        let column = |heading: &str, cell: Cell| Column::new(heading, true, listed.iter().map(|(_, sums)| cell(sums)));
+        let column =
+            |heading: &str, cell: Cell| Column::new(heading, true, listed.iter().map(|(_, row)| cell(&row.sums)));
         let mut columns = vec![
             column(&format!("first ({})", Zone::current().name()), |sums| first_and_last(sums)[0].clone()).optional(5),
             column("last", |sums| first_and_last(sums)[1].clone()).optional(5),
@@ -307,7 +313,22 @@ impl ViewTable {
             _ => None,
         };
         columns.extend(extra.map(|(heading, cell)| column(heading, cell)));
+        columns.extend(self.asked(listed.iter().map(|(_, row)| Some(row))));
         columns
+    }
+
+    /// The sums that are asked for; nothing where a line has no figures.
+    fn asked<'a>(&self, rows: impl Iterator<Item = Option<&'a Row>> + Clone) -> Vec<Column> {
+        let text = |sum: SumField, amount: Amount| match self.view.asked_number(sum, amount) {
+            FieldValue::Unsigned(ns) if sum.is_time_span() => units::span(ns),
+            FieldValue::Unsigned(number) => units::short(number),
+            _ => String::new(),
+        };
+        let column = |(at, sum): (usize, &SumField)| {
+            let cells = rows.clone().map(|row| row.map_or_else(String::new, |row| text(*sum, row.amounts[at])));
+            Column::new(sum.name(), true, cells)
+        };
+        self.view.settings().sums.iter().enumerate().map(column).collect()
     }
 
     /// What the rows are, and what is not exact.
@@ -463,8 +484,7 @@ mod tests {
             ("", Some(1_000_000_000), "bars"),
         ] {
             let fields = by.split(',').filter(|name| !name.is_empty()).map(|name| name.parse().unwrap()).collect();
-            let settings =
-                ViewSettings { fields, counts: Vec::new(), every_ns, order: None, groups: 10, unknown: Vec::new() };
+            let settings = ViewSettings { fields, every_ns, groups: 10, ..ViewSettings::default() };
             let mut view = ViewTable { view: View::new(settings).unwrap(), format: ViewFormat::Table, top: None };
             view.add(&[udp(100), udp(99)]);
             let [wide, narrow] = [None, Some(50)].map(|columns| String::from_utf8(view.text(columns).0).unwrap());

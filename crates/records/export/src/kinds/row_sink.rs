@@ -72,5 +72,9 @@ impl<W: RowWriter> Sink for RowSink<W> {
 
 /// What the rows of a sink are.
 pub(super) fn row_form(options: &ExportOptions) -> RowForm {
-    RowForm { is_uniflow: options.uniflow || options.directions, is_anonymised: options.anonymised }
+    RowForm {
+        is_uniflow: options.uniflow || options.directions,
+        is_anonymised: options.anonymised,
+        is_transactions: options.transactions,
+    }
 }

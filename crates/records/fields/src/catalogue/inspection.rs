@@ -89,11 +89,15 @@ fields! {
     flow "dns_nxdomain", Integer, "", "Answers with the code NXDOMAIN (3).",
         [quantity(113, "dnsNxdomain", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[0]) => |r, v| set(&mut r.messages(false)?.codes[0], v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_servfail", Integer, "", "Answers with the code SERVFAIL (2).",
-        [quantity(114, "dnsServfail", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[1]) => |r, v| set(&mut r.messages(false)?.codes[1], v), needs: Some(Transactions), known: Known::Never;
+        [quantity(114, "dnsServfail", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[1]) => |r, v| set(&mut r.messages(false)?.codes[1], v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_refused", Integer, "", "Answers with the code REFUSED (5).",
-        [quantity(115, "dnsRefused", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[2]) => |r, v| set(&mut r.messages(false)?.codes[2], v), needs: Some(Transactions), known: Known::Never;
-    flow "dns_unanswered", Integer, "", "Questions of DNS without an answer at the end of the record. Those that are open at an active timeout count in the next record if they stay unanswered. 0 with `--uniflow-key`, whose flows have no answers to their questions.",
+        [quantity(115, "dnsRefused", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[2]) => |r, v| set(&mut r.messages(false)?.codes[2], v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
+    flow "dns_other_errors", Integer, "", "Answers with another code than NoError, NXDOMAIN, SERVFAIL and REFUSED.",
+        [quantity(127, "dnsOtherErrors", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.codes[3]) => |r, v| set(&mut r.messages(false)?.codes[3], v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
+    flow "dns_unanswered", Integer, "", "Questions of DNS without an answer at the end of the record, without those of `dns_forgotten`. Those that are open at an active timeout count in the next record if they stay unanswered. 0 with `--uniflow-key`, whose flows have no answers to their questions.",
         [quantity(116, "dnsUnanswered", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.unanswered) => |r, v| set(&mut r.messages(false)?.unanswered, v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
+    flow "dns_forgotten", Integer, "", "Questions of DNS that were forgotten, because more than 16 of the flow were open: it is not known whether they had an answer. They are not in `dns_unanswered`.",
+        [quantity(128, "dnsForgotten", Unsigned32, Units::Messages).only_listed()], |r| dns(r, |counts| counts.forgotten) => |r, v| set(&mut r.messages(false)?.forgotten, v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_response_mean_ns", Integer, "ns", "Mean time from a question to its answer, of all answers of the record.",
         [quantity(117, "dnsResponseTimeMean", Unsigned64, Units::Nanoseconds).only_listed()], |r| mean_response(r, false) => |r, v| r.set_mean_response(false, v), needs: Some(Transactions), known: Known::Never, profiles: &[Store];
     flow "dns_response_max_ns", Integer, "ns", "Longest time from a question to its answer.",

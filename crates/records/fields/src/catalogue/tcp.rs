@@ -8,6 +8,7 @@ use crate::element::{Element, Semantics, Units, anomaly_octets, anomaly_packets,
 use crate::entry::{DirectionView, fields};
 use crate::field::{response, retransmitted, retransmitted_share, rtt};
 use crate::restore::{assign, set, set_some, words};
+use crate::tcp_failure::TcpFailure;
 use crate::value::FieldValue;
 use crate::words::Words;
 use weir_flow::Direction;
@@ -145,6 +146,8 @@ fields! {
         [], |r| retransmitted(r.flow), computed_from: &["tcp_retransmitted_packets", "tcp_retransmitted_unseen", "tcp_syn_retransmitted"], restored_from: &["tcp_retransmitted_packets", "tcp_retransmitted_unseen", "tcp_syn_retransmitted"];
     flow "retransmitted_share", Number, "", "Retransmitted segments of both directions per segment with payload, SYN or FIN: 0 to 1.",
         [], |r| retransmitted_share(r.flow), computed_from: &["tcp_retransmitted_packets", "tcp_retransmitted_unseen", "tcp_syn_retransmitted", "tcp_in_order_packets"], restored_from: &["retransmitted", "tcp_syn_count", "tcp_in_order_packets", "tcp_out_of_order", "tcp_zero_window_probes", "tcp_out_of_window"];
+    flow "tcp_failure", Word, "", "How the connection failed, as far as its flags show it: no_answer (the server sent nothing), refused (it answered the SYN with RST), half_open (the client did not acknowledge its SYN), reset_by_client, reset_by_server and reset_by_both (RST before both sides had sent FIN). Only in the record that has the SYN.",
+        [], |r| optional(TcpFailure::of(r.flow), |failure| FieldValue::Code(failure as u8, failure.name())), words: Some(Words::TcpFailure), computed_from: &["tcp_flags_number"], restored_from: &["tcp_flags", "packets", "protocol"];
     flow "rtt", Integer, "ns", "Initial round trip: the sum of `tcp_handshake_rtt_ns` of both directions.", [], |r| rtt(r.flow), computed_from: &["tcp_handshake_rtt_ns"], restored_from: &["tcp_handshake_rtt_ns"];
     flow "response", Integer, "ns", "Mean time in which the server (`server_ip`) answers requests.", [], |r| response(r.flow), computed_from: &["tcp_response_mean_ns"], restored_from: &["tcp_response_mean_ns", "tcp_response_max_ns", "service_port"];
 }

@@ -3,13 +3,14 @@
 use super::records::{START, dns, icmp, layer2, of_ipv6, vlans, web};
 use std::collections::BTreeMap;
 use weir_export::ViewFormat;
+use weir_fields::SumField;
 use weir_flow::FlowRecord;
 use weir_packet::ipv4_mapped;
 use weir_query::{GroupField, Metric, Order, Row, Sums, View, ViewSettings};
 
 fn settings(fields: &[&str]) -> ViewSettings {
     let fields = fields.iter().map(|field| field.parse().unwrap()).collect();
-    ViewSettings { fields, counts: Vec::new(), every_ns: None, order: None, groups: 1 << 20, unknown: Vec::new() }
+    ViewSettings { fields, groups: 1 << 20, ..ViewSettings::default() }
 }
 
 fn view(settings: ViewSettings, flows: &[FlowRecord]) -> View {
@@ -150,7 +151,7 @@ fn the_first_rows_are_those_of_all_rows_and_the_others_are_summed_up() {
         let keys = |rows: &[Row]| rows.iter().map(|row| row.key.clone()).collect::<Vec<_>>();
         assert_eq!(keys(&first), keys(&rows[..limit.min(rows.len())]));
         let rest = sum(&rows[first.len()..]);
-        assert_eq!(of(&others), rest);
+        assert_eq!(of(&others.sums), rest);
     }
 }
 
@@ -255,6 +256,27 @@ fn series_have_the_sums_of_all_intervals() {
     for (series, row) in series.iter().zip(&rows) {
         assert_eq!((series.key.len(), of(&series.sums)), (1, of(&row.sums)));
         assert_eq!(series.intervals.iter().map(|&(_, bytes)| bytes).sum::<u64>(), row.sums.all_bytes());
+    }
+}
+
+#[test]
+fn sums_that_are_asked_for_have_names_of_their_own_and_are_in_all_rows_together_once() {
+    let flows = many(2000);
+    for sum in SumField::all() {
+        let is_taken = Metric::ALL.iter().any(|metric| [metric.name(), metric.name_of_side()].contains(&sum.name()));
+        assert!(!is_taken, "{sum:?}");
+    }
+    let sum: SumField = "server_rtt_count".parse().unwrap();
+    for every_ns in [None, Some(1_000_000_000)] {
+        for groups in [20, 1 << 20] {
+            let order = Some("server_rtt_mean_ns".parse().unwrap());
+            let wanted = ViewSettings { sums: vec![sum], every_ns, groups, order, ..settings(&["dst_ip"]) };
+            let view = view(wanted, &flows);
+            assert_eq!(view.settings().sums.len(), 2, "that of the order is one, too");
+            let rows = view.rows().into_iter().chain(view.others_row());
+            let all: u64 = rows.map(|row| row.amounts[0].records).sum();
+            assert_eq!((all, view.total_row().amounts[0].records), (2000, 2000), "{every_ns:?} {groups}");
+        }
     }
 }
 

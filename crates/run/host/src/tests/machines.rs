@@ -45,6 +45,7 @@ fn demand() -> Demand {
         packets_per_second: None,
         flows: 2_000_000,
         mac_addresses: false,
+        transaction_bytes: 0,
         records_per_second: None,
         mpps_per_core: default_mpps_per_core(),
     }
@@ -234,6 +235,10 @@ fn figures_of_a_plan_follow_from_the_demand() {
     let with_macs =
         weir_host::plan(&machine_of(&text_of("eight-nodes")), &Demand { mac_addresses: true, ..demand() }, None);
     assert_eq!(with_macs.memory.flow_bytes - memory.flow_bytes, 2_000_000 * 25);
+    let with_transactions = Demand { transaction_bytes: 100_000_000, ..demand() };
+    let recording = weir_host::plan(&machine_of(&text_of("eight-nodes")), &with_transactions, None).memory;
+    assert_eq!(recording.transaction_bytes, 3 * 100_000_000);
+    assert_eq!(recording.total_bytes - memory.total_bytes, recording.transaction_bytes);
 }
 
 #[test]

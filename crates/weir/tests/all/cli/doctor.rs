@@ -117,7 +117,14 @@ fn a_recording_of_this_machine_gives_the_same_findings() {
     assert_eq!(texts(&live), texts(&recorded));
     let cpus = std::thread::available_parallelism().unwrap().get();
     assert!(live["machine"]["cpus"].as_array().unwrap().len() >= cpus, "{live}");
-    json_of(&["plan", "--link", "10G", "--json"]);
+    let (_, plain) = json_of(&["plan", "--link", "10G", "--json"]);
+    let (_, recording) = json_of(&["plan", "--link", "10G", "--json", "--transactions"]);
+    let memory = |report: &Value, of: &str| report["plan"]["memory"][of].as_u64().unwrap();
+    let pipelines = recording["plan"]["pipelines"].as_u64().unwrap();
+    let each = memory(&recording, "transaction_bytes") / pipelines;
+    assert!((64 << 20..=176 << 20).contains(&each), "{each} of the 64 and 112 MiB of docs/transactions.md");
+    assert_eq!(memory(&plain, "transaction_bytes"), 0);
+    assert_eq!(memory(&recording, "total_bytes") - memory(&plain, "total_bytes"), each * pipelines);
 }
 
 #[test]

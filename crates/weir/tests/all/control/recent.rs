@@ -43,6 +43,15 @@ fn sums_of_current_flows_are_those_of_their_records() {
         assert_eq!((flows.len(), groups.len()), (500, 500));
         let bytes = |rows: &[Value]| rows.iter().map(|row| number(&row["bytes"])).sum::<u64>();
         assert_eq!(bytes(&flows), bytes(&groups));
+        // Sums that are asked for are those of the flows.
+        let of = "dns_queries,dns_unanswered";
+        let flows = rows(&served, &format!("/flows?top=1000&fields={of}"), "flows");
+        let groups = rows(&served, &format!("/flows?by=src_port&top=7&sum={of}&sort=dns_failed"), "groups");
+        let all = |rows: &[Value], name: &str| rows.iter().map(|row| row[name].as_u64().unwrap_or(0)).sum::<u64>();
+        for name in of.split(',') {
+            assert_eq!(all(&flows, name), all(&groups, name), "{name}: {groups:?}");
+        }
+        assert_eq!(all(&groups, "dns_failed"), all(&flows, "dns_unanswered"), "{groups:?}");
         // The others are a row, and conditions select.
         let few = rows(&served, "/flows?by=src_port&top=2&where=src_port%3C1034", "groups");
         let flows: Vec<u64> = few.iter().map(|row| number(&row["flows"])).collect();
@@ -51,6 +60,7 @@ fn sums_of_current_flows_are_those_of_their_records() {
             ("by=nonsense", "by: there is no field"),
             ("by=host&fields=basic", "fields: with by"),
             ("by=host&sort=nonsense", "sort: a view has no number"),
+            ("sum=dns_failed", "sum: only groups"),
             ("by=host&every=1m", "every: there is no such parameter"),
             ("by=host,src_ip,dst_ip,protocol,dst_port", "by: at most 4 fields"),
         ] {

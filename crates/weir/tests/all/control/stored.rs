@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use testbed::namespace::until;
-use testbed::running::send_requests;
+use testbed::running::{frames, send_requests};
 use testbed::served::Served;
-use testbed::{number, permit_all_users, success};
+use testbed::{Pcap, number, permit_all_users, success};
 
 /// A probe with a store, which has a file for each second in which flows ended.
 struct Storing {
@@ -92,6 +92,20 @@ fn the_answer_is_that_of_weir_read_and_of_the_ledger() {
             "by=host&count=hosts,ports&sort=hosts&top=3",
             &["--by", "host", "--count", "hosts,ports", "--sort", "hosts", "--top", "3"],
         ),
+        (
+            "by=server_ip&sum=failed,dns_queries,server_rtt_mean_ns&sort=no_answer&top=4",
+            &[
+                "--by",
+                "server_ip",
+                "--sum",
+                "failed,dns_queries,server_rtt_mean_ns",
+                "--sort",
+                "no_answer",
+                "--top",
+                "4",
+            ],
+        ),
+        ("every=1h&sum=dns_queries", &["--every", "1h", "--sum", "dns_queries"]),
         ("every=1h", &["--every", "1h"]),
         ("every=1s&sort=packets", &["--every", "1s", "--sort", "packets"]),
     ] {
@@ -107,6 +121,40 @@ fn the_answer_is_that_of_weir_read_and_of_the_ledger() {
     }
     let (_, _, ledger) = probe.served.probe.stop(0);
     assert_eq!(number(&ledger["flows"]["exported"]), 500);
+}
+
+#[test]
+fn a_probe_answers_from_its_store_of_transactions_and_counts_them() {
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let records = folder.path().join("transactions");
+    let sink = format!("parquet:{}?interval=1s", records.display());
+    let Some(mut probe) = Storing::start(&["--transactions", &sink, "--dpi-fields"]) else { return };
+    let none = probe.ask("records=transactions");
+    assert_eq!((number(&none["read"]), &none["source"]), (0, &"store".into()), "{none}");
+    let sent: Vec<Vec<u8>> = ["dns.pcap.gz", "web.pcap"].iter().flat_map(|name| frames(name)).collect();
+    sent.iter().for_each(|frame| probe.served.sender.send(frame));
+    // The same number as in a file of these frames.
+    let capture = Pcap::of(&sent).saved();
+    let expected = success(["read", "-q", capture.name(), "--dpi-fields", "--transactions", "json:-"]);
+    let expected = expected.lines().count() as u64;
+    until("all transactions are stored", || number(&probe.ask("records=transactions")["read"]) == expected);
+    let groups = probe.ask("records=transactions&by=dns_name&sort=nxdomain&top=1000")["groups"].clone();
+    let out =
+        success(["read", records.to_str().unwrap(), "-q", "-o", "json:-", "--by", "dns_name", "--sort", "nxdomain"]);
+    let of_file: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(groups, Value::from(of_file));
+    assert_eq!(probe.served.get("/about").json()["transactions"][0], records.to_str().unwrap());
+    let metrics = probe.served.get("/metrics").body;
+    for line in [
+        format!("weir_transactions_begun_total {expected}"),
+        "weir_transactions_left_out_total 0".into(),
+        format!("weir_transactions_exported_total{{sink=\"{sink}\"}} {expected}"),
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
+    }
+    let (_, _, ledger) = probe.served.probe.stop(0);
+    assert_eq!(number(&ledger["transactions"]["begun"]), expected);
 }
 
 #[test]
@@ -164,6 +212,9 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
         ("fields=src_mac", "fields: the stored flows of this time do not all have the field src_mac"),
         ("sort=nonsense", "sort: there is no field"),
         ("by=host&sort=nonsense", "sort: "),
+        ("by=host&sum=nonsense", "sum: there is no sum \"nonsense\""),
+        ("sum=dns_failed", "sum: only groups"),
+        ("by=dns_nxdomain&sum=dns_nxdomain", "by: the view would have two columns with the name dns_nxdomain"),
         ("by=nonsense", "by: "),
         ("by=src_ip/24,src_ip", "by: the view would have two columns with the name src_ip"),
         ("by=", "by: "),
@@ -190,7 +241,10 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
         ("store=0", "store: use the number of a store, from 1"),
         ("store=x", "store: use the number of a store, from 1"),
         ("store=2", "store: the probe has 1"),
-        ("community_id=1:x", "there are: where, from, to, by, every, count, sort, top, offset, fields, store"),
+        (
+            "community_id=1:x",
+            "there are: where, from, to, by, every, count, sum, sort, top, offset, fields, records, store",
+        ),
     ] {
         let answer = probe.served.get(&format!("/stored?{query}"));
         let error = answer.json()["error"].as_str().unwrap_or_default().to_owned();

@@ -94,6 +94,38 @@ fn what_needs_a_probe_is_refused_and_the_rest_works() {
 }
 
 #[test]
+fn transactions_are_shown_apart_from_flows() {
+    let folder = tempfile::tempdir().unwrap();
+    let [flows, records] = ["flows", "transactions"].map(|name| folder.path().join(name).display().to_string());
+    let [to_flows, to_records] = [&flows, &records].map(|path| format!("parquet:{path}"));
+    let dns = captures().join("dns.pcap.gz").display().to_string();
+    success(["read", "-q", &dns, "-o", &to_flows, "--transactions", &to_records]);
+    let query = "records=transactions&by=dns_name&sum=dns_queries&sort=dns_failed&top=5";
+    let options = ["--by", "dns_name", "--sum", "dns_queries", "--sort", "dns_failed", "--top", "5"];
+    let expected = read(&[&[&*records][..], &options].concat());
+    for inputs in [&[&*flows, &*records][..], &[&*records]] {
+        let view = Viewed::start(&[&["-q"], inputs].concat());
+        let about = view.get("/about").json();
+        assert_eq!(about["transactions"], Value::from(vec![records.clone()]), "{about}");
+        assert!(about["from_ns"].is_u64(), "{about}");
+        assert_eq!(rows(&view, query, "groups"), expected);
+        if inputs.len() == 2 {
+            assert_eq!(about["stores"], Value::from(vec![flows.clone()]));
+            assert_eq!(sorted(&rows(&view, "top=1000", "flows")), sorted(&read(&[&flows])));
+        } else {
+            assert_eq!(about["history"], "none");
+            assert_eq!(view.get("/stored").status, 409);
+        }
+        assert_eq!(view.stop(SIGTERM).0, 0);
+    }
+    let view = Viewed::start(&["-q", &flows]);
+    let answer = view.get("/stored?records=transactions");
+    assert!(answer.status == 409 && answer.body.contains("no transactions are stored"), "{}", answer.body);
+    assert!(view.get("/stored?records=packets").body.contains("records: use flows or transactions"));
+    view.stop(SIGTERM);
+}
+
+#[test]
 fn a_store_is_shown_while_it_grows() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("flows");

@@ -208,6 +208,49 @@ fn stores_of_transactions_have_views() {
 }
 
 #[test]
+fn sums_of_a_store_of_transactions_are_those_of_its_records_and_of_the_flows() {
+    let folder = tempfile::tempdir().unwrap();
+    let [flows, store] = ["flows", "transactions"].map(|name| folder.path().join(name).display().to_string());
+    let [to_flows, to_store] = [&flows, &store].map(|path| format!("parquet:{path}"));
+    let [dns, web] = ["dns.pcap.gz", "web.pcap"].map(|name| captures().join(name).display().to_string());
+    success(["read", &dns, &web, "-q", "--dpi-fields", "--transactions", &to_store, "-o", &to_flows]);
+    let rows = |options: &[&str]| -> Vec<Value> {
+        let text = success([&["read", "-q", "-o", "json:-"], options].concat());
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let of_all = ["dns_queries", "dns_failed", "dns_nxdomain", "dns_unanswered", "http_requests", "http_errors"];
+    let names = of_all.join(",");
+    let sum = |rows: &[Value], name: &str| rows.iter().map(|row| row[name].as_u64().unwrap()).sum::<u64>();
+    let [of_flows, of_records] = [&flows, &store].map(|path| rows(&[path, "--by", "protocol", "--sum", &names]));
+    for name in of_all {
+        assert_eq!(sum(&of_flows, name), sum(&of_records, name), "{name}");
+    }
+    assert!(["dns_nxdomain", "http_errors"].iter().all(|name| sum(&of_records, name) > 0), "{of_records:?}");
+    let urls = rows(&[
+        &store,
+        "--where",
+        "http_requests > 0",
+        "--by",
+        "http_host,http_path",
+        "--sort",
+        "http_response_max_ns",
+        "--sum",
+        "http_requests,http_response_mean_ns",
+    ]);
+    let records = rows(&[&store, "--where", "http_method", "--fields", "http_path,http_response_mean_ns"]);
+    assert_eq!(sum(&urls, "http_requests"), records.len() as u64);
+    for url in &urls {
+        let of_path = records.iter().filter(|record| record["http_path"] == url["http_path"]);
+        let times: Vec<u64> = of_path.filter_map(|record| record["http_response_mean_ns"].as_u64()).collect();
+        let mean = times.iter().sum::<u64>() / times.len() as u64;
+        assert_eq!(url["http_response_mean_ns"], mean, "{url}");
+        assert_eq!(url["http_response_max_ns"].as_u64(), times.iter().max().copied(), "{url}");
+    }
+    let text = success(["read", &store, "-q", "--by", "dns_name", "--sort", "nxdomain", "--top", "1"]);
+    assert!(text.lines().nth(1).unwrap().starts_with("not-there.example "), "{text}");
+}
+
+#[test]
 fn anonymised_transactions_have_no_name_and_no_address() {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("key");

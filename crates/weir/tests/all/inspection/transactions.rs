@@ -42,6 +42,26 @@ fn every_question_of_a_socket_counts() {
 }
 
 #[test]
+fn forgotten_questions_are_not_said_to_be_unanswered() {
+    let counts = ["dns_queries", "dns_answers", "dns_unanswered", "dns_forgotten", "dns_other_errors"];
+    let question = |id| datagram([4000, 53], &dns(id, None));
+    // 20 at once, of which 16 are known; all are answered, the last with NotImp.
+    let mut frames: Vec<Vec<u8>> = (0..20).map(question).collect();
+    frames.extend((0..20).map(|id| answer(4000, &dns(id, Some(if id == 19 { 4 } else { 0 })))));
+    assert_eq!(read(&frames, &[], counts), ["20", "20", "0", "4", "1"]);
+    assert_eq!(read(&frames, &[], ["application_notes"]), ["limit"]);
+    frames.push(question(77));
+    assert_eq!(read(&frames, &[], counts), ["21", "20", "1", "4", "1"]);
+    let capture = Pcap::of(&frames).saved();
+    let sink = "csv:-?fields=dns_queries,dns_answers,dns_unanswered,dns_forgotten";
+    let records = success(["read", capture.name(), "-q", "--transactions", sink]);
+    let of = |row: &str| records.lines().filter(|line| *line == row).count();
+    assert_eq!([of("1,0,0,1"), of("1,0,1,0"), of("1,1,0,0")], [4, 1, 16], "{records}");
+    let rows = success(["read", capture.name(), "-q", "--by", "dns_name", "--sort", "dns_failed", "-o", "json:-"]);
+    assert!(rows.contains("\"dns_failed\":2}"), "{rows}");
+}
+
+#[test]
 fn times_are_those_from_each_question_to_its_answer() {
     let at = |capture: Pcap, us, frame: &[u8]| capture.frame(1, us, frame);
     let mut capture = at(Pcap::new(), 0, &datagram([4000, 53], &dns(1, None)));

@@ -4,8 +4,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use testbed::{
-    Pcap, assert_usage_errors, capture_files, captures, command, failure, ledger_of, number, read_flows, small,
-    success, tcp, weir,
+    Pcap, assert_usage_errors, capture_files, captures, captures_of_applications, command, failure, ledger_of, number,
+    read_flows, small, success, tcp, weir,
 };
 
 fn capture(name: &str) -> String {
@@ -130,6 +130,110 @@ fn sums_of_every_view_of_every_capture_equal_the_ledger() {
             assert_eq!(ledger["balanced"], true, "{name} {options:?}: {err}");
         }
     }
+}
+
+/// Sums that are those of fields of records.
+const FIELDS_OF_SUMS: [(&str, &[&str]); 13] = [
+    ("dns_queries", &["dns_queries"]),
+    ("dns_answers", &["dns_answers"]),
+    ("dns_nxdomain", &["dns_nxdomain"]),
+    ("dns_servfail", &["dns_servfail"]),
+    ("dns_refused", &["dns_refused"]),
+    ("dns_other_errors", &["dns_other_errors"]),
+    ("dns_unanswered", &["dns_unanswered"]),
+    ("dns_forgotten", &["dns_forgotten"]),
+    ("dns_failed", &["dns_nxdomain", "dns_servfail", "dns_refused", "dns_other_errors", "dns_unanswered"]),
+    ("http_requests", &["http_requests"]),
+    ("http_errors", &["http_4xx", "http_5xx"]),
+    ("http_5xx", &["http_5xx"]),
+    ("retransmitted_unseen", &["fwd_tcp_retransmitted_unseen", "rev_tcp_retransmitted_unseen"]),
+];
+/// Of them and of others, all that say how connections fail and lose.
+const FAILURES: [&str; 6] =
+    ["no_answer", "refused", "half_open", "reset_by_client", "reset_by_server", "reset_by_both"];
+const LOSSES: [&str; 4] = [
+    "client_retransmitted_unseen",
+    "client_retransmitted_seen",
+    "server_retransmitted_unseen",
+    "server_retransmitted_seen",
+];
+
+#[test]
+fn sums_that_are_asked_for_are_those_of_the_fields_of_records() {
+    let asked: Vec<&str> = FIELDS_OF_SUMS.iter().map(|(name, _)| *name).chain(FAILURES).chain(LOSSES).collect();
+    let asked = [asked.join(","), "failed".into()].join(",");
+    let mut seen = BTreeMap::new();
+    for path in capture_files().into_iter().chain(captures_of_applications()) {
+        let name = path.to_str().unwrap();
+        let flows = rows(&["read", name, "--fields", "all"]);
+        let of_flows = |fields: &[&str]| -> u64 {
+            flows.iter().flat_map(|flow| fields.iter().filter_map(|field| flow[*field].as_u64())).sum()
+        };
+        for view in [
+            &["--by", "server_ip,service_port", "--top", "2"][..],
+            &["--by", "dns_name", "--groups", "1"],
+            &["--by", "http_host", "--every", "10ms"],
+        ] {
+            let rows = rows(&[&["read", name, "--log-level", "error", "--sum", &asked][..], view].concat());
+            for (of, fields) in FIELDS_OF_SUMS {
+                assert_eq!(sum(&rows, of), of_flows(fields), "{name} {view:?} {of}");
+                *seen.entry(of).or_insert(0) += sum(&rows, of);
+            }
+            for failure in FAILURES {
+                let failed = flows.iter().filter(|flow| flow["tcp_failure"] == failure).count() as u64;
+                assert_eq!(sum(&rows, failure), failed, "{name} {view:?} {failure}");
+                *seen.entry(failure).or_insert(0) += failed;
+            }
+            let of_all = |names: &[&str]| names.iter().map(|of| sum(&rows, of)).sum::<u64>();
+            assert_eq!(sum(&rows, "failed"), of_all(&FAILURES), "{name} {view:?}");
+            assert_eq!(sum(&rows, "retransmitted"), of_all(&LOSSES), "{name} {view:?}");
+            assert_eq!(sum(&rows, "retransmitted_unseen"), of_all(&[LOSSES[0], LOSSES[2]]), "{name} {view:?}");
+        }
+    }
+    let missing: Vec<_> = seen.iter().filter(|(_, count)| **count == 0).map(|(of, _)| *of).collect();
+    assert!(missing.iter().all(|of| ["dns_forgotten", "dns_refused", "dns_other_errors"].contains(of)), "{seen:?}");
+}
+
+#[test]
+fn sums_are_columns_only_if_they_are_asked_for() {
+    let dns = capture("dns.pcap.gz");
+    let table = |options: &[&str]| success([&["read", &dns, "-q", "--by", "dns_name"], options].concat());
+    assert!(!table(&[]).contains("dns_nxdomain"));
+    let sorted = table(&["--sort", "nxdomain", "--top", "1"]);
+    assert!(sorted.lines().next().unwrap().contains(" dns_nxdomain"), "{sorted}");
+    assert!(sorted.lines().nth(1).unwrap().starts_with("not-there.example "), "{sorted}");
+    assert!(sorted.contains("by dns_nxdomain;"), "{sorted}");
+    let asked =
+        rows(&["read", &dns, "--by", "protocol", "--sum", "dns_unanswered,server_rtt_mean_ns", "--sort", "dns_failed"]);
+    assert_eq!((&asked[0]["dns_failed"], &asked[0]["dns_unanswered"]), (&2.into(), &0.into()), "{asked:?}");
+    assert!(rows(&["read", &dns, "--by", "protocol"])[0].get("dns_failed").is_none());
+    let line = success(["read", &dns, "-q", "--every", "1s", "--sum", "dns_queries"]);
+    assert!(line.lines().next().unwrap().contains(" dns_queries"), "{line}");
+    let times = rows(&[
+        "read",
+        &capture("web.pcap"),
+        "--by",
+        "service_port",
+        "--where",
+        "tcp",
+        "--sum",
+        "client_rtt_mean_ns,server_rtt_mean_ns,server_rtt_count",
+    ]);
+    let [client, server, mean] =
+        ["client_rtt_mean_ns", "server_rtt_mean_ns", "rtt_mean_ns"].map(|of| times[0][of].as_u64().unwrap());
+    assert!(client + server <= mean && client + server + 2 > mean, "{times:?}");
+    assert_eq!(times[0]["server_rtt_count"], times[0]["flows"], "{times:?}");
+    assert_usage_errors(&[
+        (&["read", &dns, "--sum", "dns_failed"], "--sum adds up"),
+        (
+            &["read", &dns, "--by", "host", "--sum", "dns_faild"],
+            "there is no sum \"dns_faild\"; did you mean dns_failed?",
+        ),
+        (&["read", &dns, "--by", "dns_nxdomain", "--sum", "dns_nxdomain"], "two columns with the name dns_nxdomain"),
+        (&["read", &dns, "--by", "host", "--sort", "nxdomian"], "did you mean dns_nxdomain?"),
+    ]);
+    let (_, _, err) = weir(["read", &dns, "--dpi", "off", "--by", "host", "--sort", "http_errors", "-o", "csv:-"]);
+    assert!(err.contains("--sum: no record has http_4xx without --dpi light"), "{err}");
 }
 
 #[test]

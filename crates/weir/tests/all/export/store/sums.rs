@@ -66,8 +66,18 @@ fn compare(sources: &[PathBuf], options: &[&str], format: &str, is_summed: bool)
     summed.text.lines().count()
 }
 
+/// Sums that are asked for.
+const DNS: &str = "dns_queries,dns_answers,dns_nxdomain,dns_servfail,dns_refused,dns_other_errors,dns_unanswered,\
+                   dns_forgotten,dns_response_mean_ns,dns_response_max_ns";
+const HTTP: &str = "http_requests,http_errors,http_4xx,http_5xx,http_response_mean_ns,http_response_max_ns";
+const LOSSES: &str = "retransmitted_unseen,client_retransmitted_unseen,client_retransmitted_seen,\
+                      server_retransmitted_unseen,server_retransmitted_seen";
+const TIMES: &str = "client_rtt_count,client_rtt_mean_ns,client_rtt_max_ns,server_rtt_count,server_rtt_mean_ns,\
+                     server_rtt_max_ns";
+const FAILURES: &str = "failed,no_answer,refused,half_open,reset_by_client,reset_by_server,reset_by_both";
+
 /// Views, each with an order or a limit.
-const VIEWS: [&[&str]; 16] = [
+const VIEWS: [&[&str]; 22] = [
     &["--by", "src_ip", "--groups", "1000000"],
     &["--by", "host", "--groups", "1000000"],
     &["--by", "host", "--groups", "7", "--top", "3"],
@@ -80,6 +90,12 @@ const VIEWS: [&[&str]; 16] = [
     &["--by", "protocol_number,ip_version,interface,end_reason", "--groups", "1000000"],
     &["--by", "src_port,end_reason", "--sort", "first_time", "--groups", "100"],
     &["--by", "interface", "--sort", "duration", "--groups", "1000000"],
+    &["--by", "server_ip,service_port", "--sum", DNS, "--sort", "dns_failed", "--groups", "1000000"],
+    &["--by", "host", "--sum", HTTP, "--sort", "http_response_mean_ns:asc", "--groups", "20"],
+    &["--by", "application,dst_port", "--sort", "nxdomain", "--groups", "1000000"],
+    &["--by", "server_ip", "--sum", LOSSES, "--sort", "server_retransmitted_unseen", "--groups", "1000000"],
+    &["--by", "client_ip/24", "--sum", TIMES, "--sort", "server_rtt_mean_ns", "--groups", "1000000"],
+    &["--every", "5ms", "--by", "protocol", "--sum", FAILURES, "--sort", "failed", "--groups", "30"],
     &["--every", "10ms", "--groups", "1000000"],
     &["--every", "1s", "--by", "host", "--top", "4", "--groups", "1000000"],
     &["--every", "1ms", "--by", "dst_ip,application", "--groups", "40"],
