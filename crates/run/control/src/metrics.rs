@@ -24,6 +24,9 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Name, help, and the value in what has it.
 type Figure<T> = (&'static str, &'static str, fn(&T) -> u64);
 
+/// Lost records by reason, in what a sink counts.
+type Losses = fn(&SinkCounters) -> &BTreeMap<&'static str, RecordTotals>;
+
 const OF_PIPELINES: &[Figure<GroupStatus>] = &[
     (
         "weir_pipeline_up",
@@ -374,7 +377,7 @@ fn add_members(page: &mut Page, sinks: &[(String, &SinkCounters)]) {
 fn add_sinks(page: &mut Page, sinks: &[(String, &SinkCounters)], on_the_way: u64) {
     page.add_all("sink", sinks, OF_SINKS);
     add_members(page, sinks);
-    let losses: [(&str, &str, fn(&SinkCounters) -> &BTreeMap<&'static str, RecordTotals>); 2] = [
+    let losses: [(&str, &str, Losses); 2] = [
         ("weir_records_lost_total", "Flow records that were not delivered, by reason", |of| &of.lost),
         (
             "weir_records_earlier_lost_total",
