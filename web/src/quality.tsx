@@ -30,11 +30,13 @@ const bars = (rows: Flow[], name: string): NumberColumn => {
 const groupsOf = (answer: Groups | undefined): Flow[] => (answer?.groups ?? []).filter(isGroup);
 
 /** A part of the view: its heading, what is said when nothing is known, and the rest. */
-function Part(props: { title: string; note: string; asked: { isAsking: boolean }; children: preact.ComponentChildren }) {
+function Part(props: { title: string; note: string; asked: { isAsking: boolean; answers: unknown[] }; children: preact.ComponentChildren }) {
+    const { isAsking, answers } = props.asked;
     return (
-        <section aria-busy={props.asked.isAsking}>
+        <section aria-busy={isAsking}>
             <h2>{props.title}</h2>
             <p class="note">{props.note}</p>
+            {isAsking && answers.length === 0 && <p class="note">Asking …</p>}
             {props.children}
         </section>
     );
@@ -52,7 +54,7 @@ const ownText = (row: Flow): string => {
 };
 
 function SlowServers({ scope }: { scope: Scope }) {
-    const asked = useAnswers<Groups>([question(scope, { by: SERVERS, sort: 'response_mean_ns', top: ROWS }, 'response')], scope.round);
+    const asked = useAnswers<Groups>([question(scope, { by: SERVERS, numbers: 'flows,response_mean_ns,response_max_ns,rtt_mean_ns', sort: 'response_mean_ns', top: ROWS }, 'response')], scope.round);
     const [answer] = asked.answers;
     const rows = groupsOf(answer);
     const [slowest] = rows;
@@ -115,7 +117,7 @@ function Histogram({ scope, field, title }: { scope: Scope; field: string; title
 
 function Bins({ scope, field, title }: { scope: Scope; field: string; title: string }) {
     const all = bins(field);
-    const asked = all.map(([, condition]) => question(scope, { top: '1', fields: 'start_time' }, condition));
+    const asked = all.map(([, condition]) => question(scope, { top: '0', fields: 'start_time' }, condition));
     const { answers, problems, isAsking } = useAnswers<StoredFlows>(asked, scope.round);
     const problem = problems.find((problem) => problem);
     if (problem) return <Mistake {...problem} />;
@@ -151,7 +153,7 @@ function sumOf(flows: Flow[], name: string, ofServer: boolean): number {
 
 function Loss({ scope }: { scope: Scope }) {
     const fields = ['src_ip', 'dst_ip', 'server_ip', ...LOSSES.flatMap(([, name]) => [`fwd_${name}`, `rev_${name}`])].join(',');
-    const sums = useAnswers<Groups>([question(scope, { by: SERVERS, sort: 'retransmitted', top: ROWS })], scope.round);
+    const sums = useAnswers<Groups>([question(scope, { by: SERVERS, numbers: 'flows,segments,retransmitted', sort: 'retransmitted', top: ROWS })], scope.round);
     const flows = useAnswers<StoredFlows>([question(scope, { sort: 'retransmitted', top: MAX_FLOWS, fields }, 'retransmitted > 0')], scope.round);
     const [answer] = sums.answers;
     const all = answer?.groups ?? [];
@@ -247,7 +249,7 @@ const ROWS_OF_REASON = '5';
 /** Flows that failed for several reasons, and the groups with the most of each. */
 function Reasons(props: { scope: Scope; title: string; note: string; none: string; what: string; reasons: Reason[]; by: string; head: string }) {
     const { scope, title, note, none, what, reasons, by, head } = props;
-    const questions = reasons.map(({ condition }) => question(scope, { by, sort: 'flows', top: ROWS_OF_REASON }, condition));
+    const questions = reasons.map(({ condition }) => question(scope, { by, numbers: 'flows,packets', sort: 'flows', top: ROWS_OF_REASON }, condition));
     const asked = useAnswers<Groups>(questions, scope.round);
     const found = reasons.flatMap((reason, at) => {
         const answer = asked.answers[at];
@@ -311,7 +313,7 @@ const NETWORKS: [string, string][] = [
 
 function Handshakes({ scope }: { scope: Scope }) {
     const by = NETWORKS.find(([name]) => name === scope.settings.get('net'))?.[0] ?? NETWORKS[0]![0];
-    const asked = useAnswers<Groups>([question(scope, { by, sort: 'rtt_mean_ns', top: ROWS }, 'rtt')], scope.round);
+    const asked = useAnswers<Groups>([question(scope, { by, numbers: 'flows,rtt_mean_ns,rtt_max_ns', sort: 'rtt_mean_ns', top: ROWS }, 'rtt')], scope.round);
     const [answer] = asked.answers;
     const rows = groupsOf(answer);
     const [longest] = rows;
@@ -365,7 +367,7 @@ export function Quality(props: ViewProps) {
 }
 
 function StoredQuality({ scope }: { scope: Scope }) {
-    const all = useAnswers<StoredFlows>([question(scope, { top: '1', sort: 'start_time', fields: 'start_time' })], scope.round);
+    const all = useAnswers<StoredFlows>([question(scope, { top: '0', fields: 'start_time' })], scope.round);
     const [answer] = all.answers;
     const flows = link('flows', { of: 'stored', where: scope.where, ...scopeSettings(scope), sort: 'response' });
     return (
@@ -374,6 +376,7 @@ function StoredQuality({ scope }: { scope: Scope }) {
             <Memory about={scope.about} all={scope.span ? undefined : answer} />
             <ScopeBars scope={scope} shown={undefined} />
             {!all.isAsking && <Doubts answer={answer} problem={all.problems[0]} />}
+            {!answer && all.isAsking && <p>Asking …</p>}
             {answer && answer.matching === 0 && !all.isAsking && <Empty scope={scope} answer={answer} />}
             {answer && answer.matching > 0 && !all.problems[0] && (
                 <>

@@ -1,11 +1,13 @@
 //! Views of stored flows by their columns, without a flow record for each row.
 //!
 //! Input: the columns of row groups. Output: the same view as of the records. Invariant: what is not certain to be the
-//! same is refused; the caller reads records then. A value of a field, or of a condition, is computed once for rows of
-//! a row group with the same stored values, from a record that has only these.
+//! same is refused; the caller reads records then. The values of fields are computed once for rows of a row group with the
+//! same stored values, from a record that has only these. So is a condition, if it compares such fields only; otherwise
+//! it is computed for each row, from a record with all columns that decide, as the reader of records does.
 
 use crate::expression::Expression;
 use crate::group_field::GroupField;
+use crate::group_sums::GroupSums;
 use crate::sums::Sums;
 use crate::view::{KeyRows, View, ViewSettings};
 use ahash::RandomState;
@@ -27,9 +29,18 @@ pub struct StoredView {
     figures: Figures,
     fields: Vec<GroupField>,
     key: Vec<Token>,
-    condition: Option<(Expression, Vec<Token>)>,
+    condition: Option<Condition>,
     /// Flows that start at other times are not selected.
     starts_ns: Option<RangeInclusive<u64>>,
+}
+
+/// Which rows are selected.
+struct Condition {
+    expression: Expression,
+    /// The stored values on which it depends.
+    tokens: Vec<Token>,
+    /// Rows with the same of these values are selected alike.
+    is_shared: bool,
 }
 
 /// A stored value on which the value of a field depends, by the place of its column.
@@ -50,20 +61,17 @@ pub struct StoredTotals {
 }
 
 impl StoredView {
-    /// How a view is computed from these columns, which are read in this order; `None` if it needs records. `sources`
-    /// are the stored columns that fields are computed from.
+    /// How a view is computed from these columns, which are read in this order, with those that decide about a row;
+    /// `None` if it needs records. `sources` are the stored columns that fields are computed from.
     pub fn new(
         settings: &ViewSettings,
         condition: Option<&Expression>,
         starts_ns: Option<RangeInclusive<u64>>,
-        columns: &[&'static Column],
+        (columns, deciding): (&[&'static Column], &[&'static Column]),
         sources: impl Fn(&[&'static Column]) -> Vec<&'static Column>,
     ) -> Option<Self> {
-        let names = settings.fields.iter().map(GroupField::name);
-        let compared = condition.map(Expression::fields).unwrap_or_default();
-        if !settings.counts.is_empty()
-            || names.clone().chain(compared.iter().copied()).any(|name| !Figures::has_field(name))
-        {
+        let names: Vec<_> = settings.fields.iter().map(GroupField::name).collect();
+        if !settings.counts.is_empty() || !names.iter().all(|name| Figures::has_field(name)) {
             return None;
         }
         let tokens = |names: Vec<&'static str>| {
@@ -77,19 +85,30 @@ impl StoredView {
             };
             columns.iter().enumerate().filter_map(token).collect::<Vec<_>>()
         };
+        let condition = condition.map(|expression| {
+            let compared = expression.fields();
+            let is_shared = compared.iter().all(|name| Figures::has_field(name));
+            let places = columns.iter().enumerate().filter(|(_, column)| deciding.contains(column));
+            let tokens =
+                if is_shared { tokens(compared) } else { places.map(|(place, _)| Token::Value(place)).collect() };
+            Condition { expression: expression.clone(), tokens, is_shared }
+        });
         Some(Self {
             columns: columns.to_vec(),
             figures: Figures::new(columns)?,
             fields: settings.fields.clone(),
-            key: tokens(names.collect()),
-            condition: condition.map(|condition| (condition.clone(), tokens(compared))),
+            key: tokens(names),
+            condition,
             starts_ns,
         })
     }
 
-    /// The columns in which null means the same as 0.
+    /// The columns in which null means the same as 0: none of those that a condition compares for each row.
     pub fn zeros(&self) -> Vec<&'static Column> {
-        self.columns.iter().copied().filter(|column| Figures::is_zero_nothing(column)).collect()
+        let compared = self.condition.iter().filter(|condition| !condition.is_shared);
+        let compared: Vec<_> = compared.flat_map(|condition| &condition.tokens).map(|token| token.place()).collect();
+        let columns = self.columns.iter().enumerate().filter(|(place, _)| !compared.contains(place));
+        columns.map(|(_, column)| *column).filter(|column| Figures::is_zero_nothing(column)).collect()
     }
 
     /// Sums of no rows, for those of a row group. They are merged into the view.
@@ -103,6 +122,7 @@ impl StoredView {
             scratch: Restored::begin(),
             keys: Memo::default(),
             key_rows: Vec::new(),
+            key_sums: GroupSums::default(),
             conditions: Memo::default(),
             is_selected: Vec::new(),
         }
@@ -122,58 +142,106 @@ pub struct StoredSums<'a> {
     keys: Memo,
     /// For each key, the groups.
     key_rows: Vec<KeyRows>,
+    /// For each key, the sums; none with intervals.
+    key_sums: GroupSums,
     conditions: Memo,
     /// For each entry of these, whether the condition holds.
     is_selected: Vec<bool>,
 }
 
 /// Numbers of different combinations of stored values.
-#[derive(Default)]
 struct Memo {
     index: HashTable<u32>,
-    hasher: RandomState,
+    /// Secrets of the run: traffic cannot choose keys with the same hash.
+    seeds: [u64; 2],
     /// The values of all combinations.
-    tokens: Vec<u64>,
-    /// Those of the row.
-    row: Vec<u64>,
-    last: Option<u32>,
+    known: Vec<u64>,
+    /// Those of some rows, one behind the other.
+    values: Vec<u64>,
+    /// For each of these rows, its number.
+    numbers: Vec<u32>,
+}
+
+impl Default for Memo {
+    fn default() -> Self {
+        let hasher = RandomState::new();
+        let seeds = [0, 1].map(|of: u64| hasher.hash_one(of) | 1);
+        Self { index: HashTable::new(), seeds, known: Vec::new(), values: Vec::new(), numbers: Vec::new() }
+    }
+}
+
+/// Mixes two numbers: the halves of their product.
+#[inline]
+fn fold(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    (product as u64) ^ (product >> 64) as u64
 }
 
 impl Memo {
-    /// The number of the values of a row, and whether it is new.
-    #[inline]
-    fn number(&mut self, tokens: &[Token], rows: &StoredRows, row: usize) -> (u32, bool) {
-        let Self { index, hasher, tokens: known, row: values, last } = self;
+    /// Finds the numbers of the values of some rows, and calls a function with each row whose number is new: the next one.
+    /// Returns whether the function always returned `true`.
+    fn find(
+        &mut self,
+        tokens: &[Token],
+        rows: &StoredRows,
+        of: &[u32],
+        mut add_new: impl FnMut(usize) -> bool,
+    ) -> bool {
+        let Self { index, seeds: [first, factor], known, values, numbers } = self;
+        let width = tokens.len();
         values.clear();
-        values.extend(tokens.iter().map(|token| token.of(rows, row)));
-        let of = |number: u32| &known[number as usize * tokens.len()..][..tokens.len()];
-        let is_row = |number: u32| of(number).iter().zip(&*values).all(|(one, other)| one == other);
-        if let Some(last) = last.filter(|last| is_row(*last)) {
-            return (last, false);
+        values.resize(of.len() * width, 0);
+        for (at, token) in tokens.iter().enumerate() {
+            let mut places = values.iter_mut().skip(at).step_by(width.max(1));
+            token.for_each(rows, of, |value| {
+                if let Some(place) = places.next() {
+                    *place = value;
+                }
+            });
         }
-        let hash = hasher.hash_one(values.as_slice());
-        if let Some(&number) = index.find(hash, |&number| is_row(number)) {
-            *last = Some(number);
-            return (number, false);
+        numbers.clear();
+        let hash = |of: &[u64]| of.iter().fold(*first, |hash, value| fold(hash ^ value, *factor));
+        for (at, row) in of.iter().enumerate() {
+            let row_values = &values[at * width..][..width];
+            let of_number = |known: &[u64], number: u32| -> u64 { hash(&known[number as usize * width..][..width]) };
+            let is_row = |number: &u32| known[*number as usize * width..][..width] == *row_values;
+            let row_hash = hash(row_values);
+            let number = match index.find(row_hash, is_row) {
+                Some(number) => *number,
+                None => {
+                    let number = index.len() as u32;
+                    index.insert_unique(row_hash, number, |number| of_number(known, *number));
+                    known.extend_from_slice(row_values);
+                    if !add_new(*row as usize) {
+                        return false;
+                    }
+                    number
+                }
+            };
+            numbers.push(number);
         }
-        let number = index.len() as u32;
-        index.insert_unique(hash, number, |&number| hasher.hash_one(of(number)));
-        known.extend_from_slice(values);
-        *last = Some(number);
-        (number, true)
+        true
     }
 }
 
 impl Token {
-    #[inline]
-    fn of(self, rows: &StoredRows, row: usize) -> u64 {
+    fn place(self) -> usize {
+        let (Self::Value(place) | Self::Version(place)) = self;
+        place
+    }
+
+    /// Calls a function with the value of each of some rows.
+    fn for_each(self, rows: &StoredRows, of: &[u32], mut use_value: impl FnMut(u64)) {
         match self {
-            Self::Value(place) => rows.columns[place].token(row),
-            Self::Version(place) => match rows.columns[place].address(row) {
-                None => 0,
-                Some(IpAddr::V4(_)) => 4,
-                Some(IpAddr::V6(_)) => 6,
-            },
+            Self::Value(place) => rows.columns[place].for_each_token(of, use_value),
+            Self::Version(place) => {
+                let version = |row: &u32| match rows.columns[place].address(*row as usize) {
+                    None => 0,
+                    Some(IpAddr::V4(_)) => 4,
+                    Some(IpAddr::V6(_)) => 6,
+                };
+                of.iter().for_each(|row| use_value(version(row)));
+            }
         }
     }
 }
@@ -203,48 +271,44 @@ fn restore(
 impl RowSums for StoredSums<'_> {
     fn select(&mut self, rows: &StoredRows, selected: &mut Vec<u32>) -> bool {
         let plan = self.plan;
+        selected.extend(0..rows.rows as u32);
         if plan.condition.is_none() && plan.starts_ns.is_none() {
-            selected.extend(0..rows.rows as u32);
             return true;
         }
         let Some(starts) = self.figures.check(&plan.figures, rows) else { return false };
-        for row in 0..rows.rows {
-            // Values that no record can have are found in all rows.
-            let is_selected = match &plan.condition {
-                None => true,
-                Some((condition, tokens)) => {
-                    let (number, is_new) = self.conditions.number(tokens, rows, row);
-                    if is_new {
-                        if !restore(&mut self.scratch, &plan.columns, tokens, rows, row) {
-                            return false;
-                        }
-                        self.is_selected.push(condition.matches(&self.scratch));
-                    }
-                    self.is_selected[number as usize]
-                }
-            };
-            if is_selected && plan.starts_ns.as_ref().is_none_or(|of| of.contains(&starts.values[row])) {
-                selected.push(row as u32);
-            }
+        // Values that no record can have are found in all rows.
+        let matches = match &plan.condition {
+            None => true,
+            Some(condition) if condition.is_shared => self.retain_shared(condition, rows, selected),
+            Some(condition) => self.retain_each(condition, rows, selected),
+        };
+        if let Some(of) = &plan.starts_ns {
+            selected.retain(|row| of.contains(&starts.values[*row as usize]));
         }
-        true
+        matches
     }
 
     fn add(&mut self, rows: &StoredRows, selected: &[u32]) -> bool {
         let plan = self.plan;
-        if !self.figures.prepare(&plan.figures, rows) {
+        if !self.figures.prepare(&plan.figures, rows) || !self.find_keys(rows, selected) {
             return false;
         }
+        let columns = self.figures.columns(&plan.figures, rows);
         for &row in selected {
-            let (number, is_new) = self.keys.number(&plan.key, rows, row as usize);
-            if is_new && !self.add_key(rows, row as usize) {
-                return false;
-            }
-            let figures = self.figures.of(&plan.figures, rows, row as usize);
-            let (sums, protocol) = (Sums::of_stored(&figures), figures.protocol);
-            let protocol = &mut self.protocol_bytes[protocol.map_or(NO_IP, usize::from)];
-            *protocol = Some(protocol.unwrap_or_default().wrapping_add(sums.l2_bytes));
-            self.lost_before_capture = self.lost_before_capture.wrapping_add(figures.lost_before_capture);
+            let of = |numbers: &[u64]| numbers.get(row as usize).copied().unwrap_or_default();
+            let protocol = self.figures.ip_protocol(&plan.figures, rows, row as usize);
+            let bytes = &mut self.protocol_bytes[protocol.map_or(NO_IP, usize::from)];
+            let of_row = columns.l2_bytes.map(of).into_iter().fold(0, u64::wrapping_add);
+            *bytes = Some(bytes.unwrap_or_default().wrapping_add(of_row));
+            self.lost_before_capture = self.lost_before_capture.wrapping_add(of(columns.lost_before_capture));
+        }
+        let numbers = &self.keys.numbers;
+        if self.view.settings().every_ns.is_none() {
+            self.key_sums.add((&self.figures, &plan.figures), rows, selected, numbers, self.key_rows.len());
+            return true;
+        }
+        for (&row, &number) in selected.iter().zip(numbers) {
+            let sums = Sums::of_stored(&self.figures.of(&plan.figures, rows, row as usize));
             self.view.add_figures(&sums, &mut self.key_rows[number as usize]);
         }
         true
@@ -252,19 +316,50 @@ impl RowSums for StoredSums<'_> {
 }
 
 impl StoredSums<'_> {
-    /// Finds the groups of the values of a row.
-    fn add_key(&mut self, rows: &StoredRows, row: usize) -> bool {
-        let plan = self.plan;
-        let is_valid = restore(&mut self.scratch, &plan.columns, &plan.key, rows, row);
-        let key =
-            |side| plan.fields.iter().map(|field| field.value(&self.scratch, side)).collect::<Vec<FieldValue<'_>>>();
-        let other = self.view.has_sides().then(|| key(1));
-        self.key_rows.push(self.view.key_rows(&key(0), other.as_deref()));
-        is_valid
+    /// Keeps the rows for which the condition holds, which is computed once for the same values. Returns whether all are
+    /// flows.
+    fn retain_shared(&mut self, condition: &Condition, rows: &StoredRows, selected: &mut Vec<u32>) -> bool {
+        let Self { plan, conditions, scratch, is_selected, .. } = self;
+        let Condition { expression, tokens, .. } = condition;
+        let are_flows = conditions.find(tokens, rows, selected, |row| {
+            let is_valid = restore(scratch, &plan.columns, tokens, rows, row);
+            is_selected.push(expression.matches(scratch));
+            is_valid
+        });
+        let mut numbers = conditions.numbers.iter();
+        selected.retain(|_| numbers.next().is_some_and(|number| is_selected[*number as usize]));
+        are_flows
+    }
+
+    /// The same, computed for each row.
+    fn retain_each(&mut self, condition: &Condition, rows: &StoredRows, selected: &mut Vec<u32>) -> bool {
+        let Self { plan, scratch, .. } = self;
+        let mut are_flows = true;
+        selected.retain(|row| {
+            let is_valid = restore(scratch, &plan.columns, &condition.tokens, rows, *row as usize);
+            are_flows &= is_valid && Restored::finish(scratch);
+            condition.expression.matches(scratch)
+        });
+        are_flows
+    }
+
+    /// Finds the numbers of the keys of rows, and the groups of those that are new.
+    fn find_keys(&mut self, rows: &StoredRows, selected: &[u32]) -> bool {
+        let Self { plan, view, scratch, keys, key_rows, .. } = self;
+        keys.find(&plan.key, rows, selected, |row| {
+            let is_valid = restore(scratch, &plan.columns, &plan.key, rows, row);
+            let key = |side| plan.fields.iter().map(|field| field.value(scratch, side)).collect::<Vec<FieldValue<'_>>>();
+            let other = view.has_sides().then(|| key(1));
+            key_rows.push(view.key_rows(&key(0), other.as_deref()));
+            is_valid
+        })
     }
 
     /// Adds the sums to those of other row groups, which are before it in the order of the files.
-    pub fn merge_into(self, view: &mut View, totals: &mut StoredTotals) {
+    pub fn merge_into(mut self, view: &mut View, totals: &mut StoredTotals) {
+        for (sums, key) in self.key_sums.iter().zip(&mut self.key_rows) {
+            self.view.add_figures(&sums, key);
+        }
         view.merge(self.view);
         for (protocol, bytes) in self.protocol_bytes.iter().enumerate() {
             if let Some(bytes) = bytes {

@@ -39,11 +39,17 @@ pub struct ViewSettings {
     pub order: Option<Order>,
     /// Limit of the groups in memory.
     pub groups: usize,
-    /// Numbers that are not known, because records do not have what they sum up.
+    /// Numbers that are not known, because records do not have what they sum up, or because nobody asked for them.
     pub unknown: Vec<Metric>,
 }
 
 impl ViewSettings {
+    /// The fields that the numbers sum up, beside those of every record.
+    pub fn summed_fields(&self) -> impl Iterator<Item = &'static Column> {
+        let metrics = Metric::ALL.into_iter().filter(|metric| !self.unknown.contains(metric));
+        metrics.filter_map(Metric::field).map(|name| column(name).expect("the column exists"))
+    }
+
     /// Values by which groups differ: the start of the interval, and the fields.
     fn key_values(&self) -> usize {
         self.fields.len() + usize::from(self.every_ns.is_some())
@@ -148,8 +154,7 @@ pub struct Series {
 impl View {
     /// The fields that views sum up, beside those of every record.
     pub fn summed_fields() -> impl Iterator<Item = &'static Column> {
-        let fields = Metric::ALL.into_iter().filter_map(Metric::field);
-        fields.map(|name| column(name).expect("the column exists"))
+        Metric::ALL.into_iter().filter_map(Metric::field).map(|name| column(name).expect("the column exists"))
     }
 
     /// The name that two columns of a view of these fields and counts would have.
@@ -213,6 +218,21 @@ impl View {
         let settings = ViewSettings { every_ns: Some(every_ns), groups, ..self.settings.clone() };
         let kept = Some(Arc::new(KeptGroups::new(rows.into_iter().map(|row| row.key).collect(), others.max(1) as u64)));
         Self { kept, ..Self::with_order(settings, self.order) }
+    }
+
+    /// The groups of this view in all intervals together. All groups of this one are in memory.
+    pub fn without_intervals(&self) -> Self {
+        let settings = ViewSettings { every_ns: None, ..self.settings.clone() };
+        let mut whole = Self { total: self.total, ..Self::with_order(settings, self.order) };
+        for (row, sums) in self.rows.iter().enumerate() {
+            // No flow is spread.
+            let sums = Sums { spread_bytes: 0, ..*sums };
+            match whole.row_of(self.fields_of(row)) {
+                Some(row) => whole.rows[row as usize].merge(&sums),
+                None => whole.others.merge(&sums),
+            }
+        }
+        whole
     }
 
     /// Takes the memory of all groups now, so that none is taken while records are added. Fields with texts take theirs

@@ -53,6 +53,9 @@ pub struct Query {
     /// Numbers of different values in each group, as --count: hosts, ports or any field, up to 4, joined by commas. With by,
     /// and without every
     count: Option<String>,
+    /// Numbers of groups and intervals, joined by commas: flows, packets, bytes and others, as --by writes them. The others
+    /// are null, and their columns are not read. Default: all
+    numbers: Option<String>,
     /// The number by which flows or groups are sorted, the largest first; NUMBER:asc for the smallest first. Default: the
     /// newest flows, the newest last; groups by bytes
     sort: Option<String>,
@@ -248,7 +251,13 @@ impl Query {
             if self.offset.is_some() {
                 return Err(InvalidQuery::OffsetOfGroups);
             }
-            return Ok(Wanted::Sums(parameters::sums(self.by.as_deref(), every_ns, self.count.as_deref(), order)?));
+            let settings = parameters::sums(self.by.as_deref(), every_ns, self.count.as_deref(), order)?;
+            let numbers = self.numbers.as_deref();
+            let settings = numbers.map_or(Ok(settings.clone()), |of| parameters::with_numbers(settings, of))?;
+            return Ok(Wanted::Sums(settings));
+        }
+        if self.numbers.is_some() {
+            return Err(InvalidQuery::NumbersOfFlows);
         }
         if self.count.is_some() {
             return Err(InvalidQuery::CountOfFlows);
