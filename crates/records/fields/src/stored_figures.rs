@@ -143,6 +143,27 @@ impl Figures {
         ["protocol", "src_ip", "dst_ip", "application"].contains(&column.name)
     }
 
+    /// Whether a field follows from what [`Self::has_field`] says, and from whether directions have packets.
+    pub fn is_of_packets(name: &str) -> bool {
+        name == "flags"
+    }
+
+    /// Whether a column has the packets of a direction.
+    pub fn is_packets(column: &Column) -> bool {
+        ["fwd_packets", "rev_packets"].contains(&column.name)
+    }
+
+    /// The columns of the source and of the destination of which a field has the one of the server, or of the client, and
+    /// whether it is that of the server.
+    pub fn of_role(name: &str) -> Option<([&'static str; 2], bool)> {
+        match name {
+            "server_ip" => Some((["src_ip", "dst_ip"], true)),
+            "client_ip" => Some((["src_ip", "dst_ip"], false)),
+            "service_port" => Some((["src_port", "dst_port"], true)),
+            _ => None,
+        }
+    }
+
     /// Whether null means the same as 0 in a column: it is added to others.
     pub fn is_zero_nothing(column: &Column) -> bool {
         let name = column.name.strip_prefix("fwd_").or_else(|| column.name.strip_prefix("rev_")).unwrap_or_default();
@@ -244,8 +265,11 @@ impl StoredFigures {
     /// The columns of rows that were prepared.
     pub fn columns<'a>(&'a self, figures: &Figures, rows: &'a StoredRows) -> FigureColumns<'a> {
         let numbers = |place: usize| rows.columns[place].numbers().map_or(&[][..], |rows| rows.values.as_slice());
-        let both = |place: fn(&Side) -> Option<usize>| figures.sides.each_ref().map(|side| place(side).map_or(&[][..], numbers));
-        let is_read = |place: Option<usize>| place.is_some_and(|place| !matches!(rows.columns[place], StoredColumn::Nothing));
+        let both = |place: fn(&Side) -> Option<usize>| {
+            figures.sides.each_ref().map(|side| place(side).map_or(&[][..], numbers))
+        };
+        let is_read =
+            |place: Option<usize>| place.is_some_and(|place| !matches!(rows.columns[place], StoredColumn::Nothing));
         let any = |place: fn(&Side) -> Option<usize>| figures.sides.iter().any(|side| is_read(place(side)));
         let has_segments = figures.sides.iter().any(|side| {
             let places = side.segments.iter().chain([&side.syns, &side.syn_retransmissions]);
@@ -323,6 +347,12 @@ impl StoredFigures {
         has_address.then(|| self.protocol(figures, rows, row))
     }
 
+    /// Whether the source of a row that was prepared is the server.
+    #[inline]
+    pub fn is_source_server(&self, figures: &Figures, rows: &StoredRows, row: usize) -> bool {
+        self.serves_source(figures, rows, row, self.ip_protocol(figures, rows, row))
+    }
+
     /// The initial round trip of a row, if it is known.
     #[inline]
     pub fn rtt_ns(&self, figures: &Figures, rows: &StoredRows, row: usize) -> Option<u64> {
@@ -333,8 +363,7 @@ impl StoredFigures {
     /// The number of answers of the server with a known response time, the sum of these times, and the longest, ns.
     #[inline]
     pub fn responses(&self, figures: &Figures, rows: &StoredRows, row: usize) -> [u64; 3] {
-        let protocol = self.ip_protocol(figures, rows, row);
-        let server = &figures.sides[usize::from(!self.serves_source(figures, rows, row, protocol))];
+        let server = &figures.sides[usize::from(!self.is_source_server(figures, rows, row))];
         let responses = some(server.responses, rows, row).unwrap_or_default();
         let longest = some(server.response_max, rows, row);
         // The number of answers that is stored, of which there may be none.

@@ -66,6 +66,14 @@ impl StoredColumn {
     /// The place of a null in a column of texts.
     pub const NULL: u32 = u32::MAX;
 
+    /// What stands for the value of a row, as of [`Self::for_each_token`].
+    #[inline]
+    pub fn token(&self, row: usize) -> u64 {
+        let mut token = 0;
+        self.for_each_token(&[row as u32], |of| token = of);
+        token
+    }
+
     /// Calls a function with what stands for the value of each of some rows: the same for equal values of a row group.
     #[inline]
     pub fn for_each_token(&self, of: &[u32], mut use_token: impl FnMut(u64)) {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use weir_fields::{
-    Column, ColumnKind, FieldValue, Figures, Restored, RowSums, StoredFigures, StoredRows, StoredValue, field,
+    Column, ColumnKind, Field, FieldValue, Figures, Restored, RowSums, StoredFigures, StoredRows, StoredValue, field,
 };
 use weir_flow::FlowRecord;
 
@@ -28,7 +28,8 @@ pub struct StoredView {
     columns: Vec<&'static Column>,
     figures: Figures,
     fields: Vec<GroupField>,
-    key: Vec<Token>,
+    /// Of each side, or with intervals one of both.
+    keys: Vec<Key>,
     condition: Option<Condition>,
     /// Flows that start at other times are not selected.
     starts_ns: Option<RangeInclusive<u64>>,
@@ -49,6 +50,21 @@ enum Token {
     Value(usize),
     /// Of an address, only whether there is one, and the version of IP.
     Version(usize),
+    /// Of a count, only whether it is 0.
+    IsPositive(usize),
+    /// The value of the server or of the client: one of the source, and one of the destination.
+    OfRole {
+        places: [usize; 2],
+        is_server: bool,
+    },
+}
+
+/// The values by which rows are grouped.
+struct Key {
+    /// On which the groups depend.
+    tokens: Vec<Token>,
+    /// The stored values of which they are computed.
+    sources: Vec<Token>,
 }
 
 /// What is known of stored flows beside their view.
@@ -74,30 +90,52 @@ impl StoredView {
         if !settings.counts.is_empty() || !names.iter().all(|name| Figures::has_field(name)) {
             return None;
         }
-        let tokens = |names: Vec<&'static str>| {
-            let fields: Vec<_> = names.into_iter().filter_map(field).flat_map(|field| field.columns()).collect();
+        let place = |name: &str| columns.iter().position(|column| column.name == name);
+        let sources_of = |fields: Vec<&'static Column>, needs_packets: bool| {
             let sources = sources(&fields);
             let token = |(place, column): (usize, &&'static Column)| match Figures::always_decides(column) {
                 _ if sources.contains(column) => Some(Token::Value(place)),
                 true if column.kind == ColumnKind::Address => Some(Token::Version(place)),
                 true => Some(Token::Value(place)),
+                false if needs_packets && Figures::is_packets(column) => Some(Token::IsPositive(place)),
                 false => None,
             };
             columns.iter().enumerate().filter_map(token).collect::<Vec<_>>()
         };
+        let columns_of = |name: &'static str| field(name).map(Field::columns).unwrap_or_default();
+        // What is that of the server or of the client depends on one side only.
+        let of_role = |name: &'static str| {
+            let ([source, destination], is_server) = Figures::of_role(name)?;
+            Some(Token::OfRole { places: [place(source)?, place(destination)?], is_server })
+        };
+        let key = |side: Option<usize>| {
+            let columns_of = |name: &&'static str| match (columns_of(*name), side) {
+                (both, Some(side)) if both.len() > 1 => vec![both[side]],
+                (all, _) => all,
+            };
+            let (of_roles, others): (Vec<_>, Vec<_>) = names.iter().copied().partition(|name| of_role(name).is_some());
+            let mut tokens = sources_of(others.iter().flat_map(&columns_of).collect(), false);
+            tokens.extend(of_roles.iter().copied().filter_map(of_role));
+            Key { tokens, sources: sources_of(names.iter().flat_map(&columns_of).collect(), false) }
+        };
+        let has_sides = settings.fields.iter().any(GroupField::has_sides) && settings.every_ns.is_none();
+        let keys = if has_sides { vec![key(Some(0)), key(Some(1))] } else { vec![key(None)] };
         let condition = condition.map(|expression| {
             let compared = expression.fields();
-            let is_shared = compared.iter().all(|name| Figures::has_field(name));
+            let has_flags = compared.iter().any(|name| Figures::is_of_packets(name));
+            let is_shared = compared.iter().all(|name| Figures::has_field(name) || Figures::is_of_packets(name));
             let places = columns.iter().enumerate().filter(|(_, column)| deciding.contains(column));
-            let tokens =
-                if is_shared { tokens(compared) } else { places.map(|(place, _)| Token::Value(place)).collect() };
+            let tokens = match is_shared {
+                true => sources_of(compared.into_iter().flat_map(columns_of).collect(), has_flags),
+                false => places.map(|(place, _)| Token::Value(place)).collect(),
+            };
             Condition { expression: expression.clone(), tokens, is_shared }
         });
         Some(Self {
             columns: columns.to_vec(),
             figures: Figures::new(columns)?,
             fields: settings.fields.clone(),
-            key: tokens(names),
+            keys,
             condition,
             starts_ns,
         })
@@ -106,7 +144,8 @@ impl StoredView {
     /// The columns in which null means the same as 0: none of those that a condition compares for each row.
     pub fn zeros(&self) -> Vec<&'static Column> {
         let compared = self.condition.iter().filter(|condition| !condition.is_shared);
-        let compared: Vec<_> = compared.flat_map(|condition| &condition.tokens).map(|token| token.place()).collect();
+        let compared: Vec<_> =
+            compared.flat_map(|condition| &condition.tokens).filter_map(|token| token.place()).collect();
         let columns = self.columns.iter().enumerate().filter(|(place, _)| !compared.contains(place));
         columns.map(|(_, column)| *column).filter(|column| Figures::is_zero_nothing(column)).collect()
     }
@@ -120,9 +159,10 @@ impl StoredView {
             lost_before_capture: 0,
             figures: StoredFigures::default(),
             scratch: Restored::begin(),
-            keys: Memo::default(),
-            key_rows: Vec::new(),
-            key_sums: GroupSums::default(),
+            keys: self.keys.iter().map(|_| Memo::default()).collect(),
+            pairs: Vec::new(),
+            groups: self.keys.iter().map(|_| Vec::new()).collect(),
+            sums: Default::default(),
             conditions: Memo::default(),
             is_selected: Vec::new(),
         }
@@ -139,11 +179,15 @@ pub struct StoredSums<'a> {
     figures: StoredFigures,
     /// A record with the stored values of one row.
     scratch: FlowRecord,
-    keys: Memo,
-    /// For each key, the groups.
-    key_rows: Vec<KeyRows>,
-    /// For each key, the sums; none with intervals.
-    key_sums: GroupSums,
+    /// Of each side, or with intervals one of both.
+    keys: Vec<Memo>,
+    /// With intervals: for each key, the groups.
+    pairs: Vec<KeyRows>,
+    /// Without intervals: for each key of a side, the group.
+    groups: Vec<Vec<u32>>,
+    /// Without intervals: for each group, the sums of the rows whose source is in it, of those whose destination is, and of
+    /// those with both.
+    sums: [GroupSums; 3],
     conditions: Memo,
     /// For each entry of these, whether the condition holds.
     is_selected: Vec<bool>,
@@ -160,13 +204,22 @@ struct Memo {
     values: Vec<u64>,
     /// For each of these rows, its number.
     numbers: Vec<u32>,
+    /// The rows whose numbers are new: the next ones.
+    new: Vec<u32>,
 }
 
 impl Default for Memo {
     fn default() -> Self {
         let hasher = RandomState::new();
         let seeds = [0, 1].map(|of: u64| hasher.hash_one(of) | 1);
-        Self { index: HashTable::new(), seeds, known: Vec::new(), values: Vec::new(), numbers: Vec::new() }
+        Self {
+            index: HashTable::new(),
+            seeds,
+            known: Vec::new(),
+            values: Vec::new(),
+            numbers: Vec::new(),
+            new: Vec::new(),
+        }
     }
 }
 
@@ -178,33 +231,28 @@ fn fold(one: u64, other: u64) -> u64 {
 }
 
 impl Memo {
-    /// Finds the numbers of the values of some rows, and calls a function with each row whose number is new: the next one.
-    /// Returns whether the function always returned `true`.
-    fn find(
-        &mut self,
-        tokens: &[Token],
-        rows: &StoredRows,
-        of: &[u32],
-        mut add_new: impl FnMut(usize) -> bool,
-    ) -> bool {
-        let Self { index, seeds: [first, factor], known, values, numbers } = self;
+    /// Finds the numbers of the values of some rows. `serves` has for each of these whether its source is the server.
+    fn find(&mut self, tokens: &[Token], rows: &StoredRows, of: &[u32], serves: &[bool]) {
+        let Self { index, seeds: [first, factor], known, values, numbers, new } = self;
         let width = tokens.len();
-        values.clear();
+        // All of them are set below.
         values.resize(of.len() * width, 0);
         for (at, token) in tokens.iter().enumerate() {
             let mut places = values.iter_mut().skip(at).step_by(width.max(1));
-            token.for_each(rows, of, |value| {
+            token.for_each(rows, of, serves, |value| {
                 if let Some(place) = places.next() {
                     *place = value;
                 }
             });
         }
         numbers.clear();
+        new.clear();
         let hash = |of: &[u64]| of.iter().fold(*first, |hash, value| fold(hash ^ value, *factor));
         for (at, row) in of.iter().enumerate() {
             let row_values = &values[at * width..][..width];
             let of_number = |known: &[u64], number: u32| -> u64 { hash(&known[number as usize * width..][..width]) };
-            let is_row = |number: &u32| known[*number as usize * width..][..width] == *row_values;
+            // A loop: few numbers are compared faster than by a call.
+            let is_row = |number: &u32| known[*number as usize * width..].iter().zip(row_values).all(|(a, b)| a == b);
             let row_hash = hash(row_values);
             let number = match index.find(row_hash, is_row) {
                 Some(number) => *number,
@@ -212,26 +260,26 @@ impl Memo {
                     let number = index.len() as u32;
                     index.insert_unique(row_hash, number, |number| of_number(known, *number));
                     known.extend_from_slice(row_values);
-                    if !add_new(*row as usize) {
-                        return false;
-                    }
+                    new.push(*row);
                     number
                 }
             };
             numbers.push(number);
         }
-        true
     }
 }
 
 impl Token {
-    fn place(self) -> usize {
-        let (Self::Value(place) | Self::Version(place)) = self;
-        place
+    /// The column whose value it is.
+    fn place(self) -> Option<usize> {
+        match self {
+            Self::Value(place) | Self::Version(place) | Self::IsPositive(place) => Some(place),
+            Self::OfRole { .. } => None,
+        }
     }
 
     /// Calls a function with the value of each of some rows.
-    fn for_each(self, rows: &StoredRows, of: &[u32], mut use_value: impl FnMut(u64)) {
+    fn for_each(self, rows: &StoredRows, of: &[u32], serves: &[bool], mut use_value: impl FnMut(u64)) {
         match self {
             Self::Value(place) => rows.columns[place].for_each_token(of, use_value),
             Self::Version(place) => {
@@ -241,6 +289,20 @@ impl Token {
                     Some(IpAddr::V6(_)) => 6,
                 };
                 of.iter().for_each(|row| use_value(version(row)));
+            }
+            Self::IsPositive(place) => {
+                let packets = rows.columns[place].numbers().map(|rows| rows.values.as_slice()).unwrap_or_default();
+                of.iter().for_each(|row| use_value(packets.get(*row as usize).map_or(0, |packets| (*packets).min(1))));
+            }
+            Self::OfRole { places, is_server } => {
+                // Places of two columns are not those of the same texts.
+                const OF_SOURCE: u64 = 1 << 63;
+                let [source, destination] = places.map(|place| &rows.columns[place]);
+                for (row, serves) in of.iter().zip(serves) {
+                    let is_source = *serves == is_server;
+                    let value = if is_source { source } else { destination }.token(*row as usize);
+                    use_value(value | if is_source { OF_SOURCE } else { 0 });
+                }
             }
         }
     }
@@ -265,6 +327,11 @@ fn restore(
             });
             of_version.is_none_or(|address| columns[place].restore(flow, StoredValue::Ip(address)))
         }
+        Token::IsPositive(place) => {
+            let number = rows.columns[place].numbers().map_or(0, |rows| rows.values[row].min(1));
+            columns[place].restore(flow, StoredValue::Unsigned(number))
+        }
+        Token::OfRole { .. } => true,
     })
 }
 
@@ -302,14 +369,13 @@ impl RowSums for StoredSums<'_> {
             *bytes = Some(bytes.unwrap_or_default().wrapping_add(of_row));
             self.lost_before_capture = self.lost_before_capture.wrapping_add(of(columns.lost_before_capture));
         }
-        let numbers = &self.keys.numbers;
         if self.view.settings().every_ns.is_none() {
-            self.key_sums.add((&self.figures, &plan.figures), rows, selected, numbers, self.key_rows.len());
+            self.add_to_groups(rows, selected);
             return true;
         }
-        for (&row, &number) in selected.iter().zip(numbers) {
+        for (&row, &number) in selected.iter().zip(&self.keys[0].numbers) {
             let sums = Sums::of_stored(&self.figures.of(&plan.figures, rows, row as usize));
-            self.view.add_figures(&sums, &mut self.key_rows[number as usize]);
+            self.view.add_figures(&sums, &mut self.pairs[number as usize]);
         }
         true
     }
@@ -321,11 +387,12 @@ impl StoredSums<'_> {
     fn retain_shared(&mut self, condition: &Condition, rows: &StoredRows, selected: &mut Vec<u32>) -> bool {
         let Self { plan, conditions, scratch, is_selected, .. } = self;
         let Condition { expression, tokens, .. } = condition;
-        let are_flows = conditions.find(tokens, rows, selected, |row| {
-            let is_valid = restore(scratch, &plan.columns, tokens, rows, row);
+        conditions.find(tokens, rows, selected, &[]);
+        let mut are_flows = true;
+        for row in &conditions.new {
+            are_flows &= restore(scratch, &plan.columns, tokens, rows, *row as usize);
             is_selected.push(expression.matches(scratch));
-            is_valid
-        });
+        }
         let mut numbers = conditions.numbers.iter();
         selected.retain(|_| numbers.next().is_some_and(|number| is_selected[*number as usize]));
         are_flows
@@ -343,23 +410,70 @@ impl StoredSums<'_> {
         are_flows
     }
 
-    /// Finds the numbers of the keys of rows, and the groups of those that are new.
+    /// Finds the numbers of the keys of rows, and the groups of those that are new, in the order in which records have
+    /// them. Returns whether all rows are flows.
     fn find_keys(&mut self, rows: &StoredRows, selected: &[u32]) -> bool {
-        let Self { plan, view, scratch, keys, key_rows, .. } = self;
-        keys.find(&plan.key, rows, selected, |row| {
-            let is_valid = restore(scratch, &plan.columns, &plan.key, rows, row);
-            let key = |side| plan.fields.iter().map(|field| field.value(scratch, side)).collect::<Vec<FieldValue<'_>>>();
-            let other = view.has_sides().then(|| key(1));
-            key_rows.push(view.key_rows(&key(0), other.as_deref()));
-            is_valid
-        })
+        let Self { plan, view, scratch, keys, pairs, groups, figures, .. } = self;
+        let depends_on_role = |key: &Key| key.tokens.iter().any(|token| matches!(token, Token::OfRole { .. }));
+        let serves: Vec<bool> = match plan.keys.iter().any(depends_on_role) {
+            true => selected.iter().map(|row| figures.is_source_server(&plan.figures, rows, *row as usize)).collect(),
+            false => Vec::new(),
+        };
+        for (memo, key) in keys.iter_mut().zip(&plan.keys) {
+            memo.find(&key.tokens, rows, selected, &serves);
+        }
+        let mut new: Vec<(u32, usize)> = Vec::new();
+        for (side, memo) in keys.iter().enumerate() {
+            new.extend(memo.new.iter().map(|row| (*row, side)));
+        }
+        new.sort_unstable();
+        let mut are_flows = true;
+        for (row, side) in new {
+            are_flows &= restore(scratch, &plan.columns, &plan.keys[side].sources, rows, row as usize);
+            let key =
+                |side| plan.fields.iter().map(|field| field.value(scratch, side)).collect::<Vec<FieldValue<'_>>>();
+            if view.settings().every_ns.is_some() {
+                let other = view.has_sides().then(|| key(1));
+                pairs.push(view.key_rows(&key(0), other.as_deref()));
+            } else {
+                groups[side].push(view.row_of(&key(side)).unwrap_or(u32::MAX));
+            }
+        }
+        are_flows
+    }
+
+    /// Adds rows, whose keys are found, to the groups of their sides.
+    fn add_to_groups(&mut self, rows: &StoredRows, selected: &[u32]) {
+        let Self { plan, view, keys, groups, sums: [sources, destinations, both], figures, .. } = self;
+        let (stored, all) = ((&*figures, &plan.figures), view.groups());
+        let group = |side: usize, number: &u32| groups[side][*number as usize];
+        let first: Vec<u32> = keys[0].numbers.iter().map(|number| group(0, number)).collect();
+        if keys.len() == 1 {
+            return sources.add(stored, rows, selected, &first, all);
+        }
+        let second: Vec<u32> = keys[1].numbers.iter().map(|number| group(1, number)).collect();
+        let (mut different, mut same) = ([const { Vec::new() }; 3], [const { Vec::new() }; 2]);
+        for ((row, first), second) in selected.iter().zip(&first).zip(&second) {
+            if first == second {
+                same[0].push(*row);
+                same[1].push(*first);
+            } else {
+                different[0].push(*row);
+                different[1].push(*first);
+                different[2].push(*second);
+            }
+        }
+        sources.add(stored, rows, &different[0], &different[1], all);
+        destinations.add(stored, rows, &different[0], &different[2], all);
+        both.add(stored, rows, &same[0], &same[1], all);
     }
 
     /// Adds the sums to those of other row groups, which are before it in the order of the files.
     pub fn merge_into(mut self, view: &mut View, totals: &mut StoredTotals) {
-        for (sums, key) in self.key_sums.iter().zip(&mut self.key_rows) {
-            self.view.add_figures(&sums, key);
-        }
+        let [sources, destinations, both] = &self.sums;
+        self.view.add_to_rows(sources.iter(), true, |sums| sums);
+        self.view.add_to_rows(destinations.iter(), false, Sums::of_other_side);
+        self.view.add_to_rows(both.iter(), true, Sums::of_both_sides);
         view.merge(self.view);
         for (protocol, bytes) in self.protocol_bytes.iter().enumerate() {
             if let Some(bytes) = bytes {

@@ -39,7 +39,7 @@ pub struct ViewSettings {
     pub order: Option<Order>,
     /// Limit of the groups in memory.
     pub groups: usize,
-    /// Numbers that are not known, because records do not have what they sum up, or because nobody asked for them.
+    /// Numbers that are not known, because records do not have what they sum up, or that are not asked for.
     pub unknown: Vec<Metric>,
 }
 
@@ -357,7 +357,7 @@ impl View {
     }
 
     /// Finds the row of the key, or makes a new one; `None` without memory.
-    fn row_of(&mut self, key: &[FieldValue<'_>]) -> Option<u32> {
+    pub(crate) fn row_of(&mut self, key: &[FieldValue<'_>]) -> Option<u32> {
         let Self { settings, index, hasher, keys, key_texts, rows, key_values, kept, .. } = self;
         let rest;
         let key = match kept {
@@ -396,17 +396,11 @@ impl View {
         Self { hasher: self.hasher.clone(), kept: self.kept.clone(), ..Self::with_order(settings, self.order) }
     }
 
-    /// The groups of records with these values, on the one side and, if the view has sides, on the other.
-    pub(crate) fn key_rows(&mut self, source: &[FieldValue<'_>], other: Option<&[FieldValue<'_>]>) -> KeyRows {
+    /// The groups of records with these values in intervals, on the one side and, if the view has sides, on the other.
+    pub(crate) fn key_rows(&self, source: &[FieldValue<'_>], other: Option<&[FieldValue<'_>]>) -> KeyRows {
         let is_same = other == Some(source);
         let other = other.filter(|_| !is_same);
         let mut key = KeyRows { keys: Default::default(), is_same, has_other: other.is_some(), rows: None };
-        if self.settings.every_ns.is_none() {
-            let mut row = |key| self.row_of(key).unwrap_or(u32::MAX);
-            let source = row(source);
-            key.rows = Some((0, [source, other.map_or(source, row)]));
-            return key;
-        }
         let owned = |key: &[FieldValue<'_>]| {
             let values = key.iter().cloned().map(FieldValue::into_owned);
             [FieldValue::Time(0)].into_iter().chain(values).collect::<Vec<_>>()
@@ -415,7 +409,17 @@ impl View {
         key
     }
 
-    /// Adds the figures of a record to its groups.
+    /// Adds the sums of records to the rows, in their order, as they are for this side; `is_counted`: to the total, too.
+    pub(crate) fn add_to_rows(&mut self, all: impl Iterator<Item = Sums>, is_counted: bool, of_side: fn(Sums) -> Sums) {
+        for (sums, row) in all.zip(&mut self.rows) {
+            if is_counted {
+                self.total.merge(&sums);
+            }
+            row.merge(&of_side(sums));
+        }
+    }
+
+    /// Adds the figures of a record to its groups, with intervals.
     #[inline]
     pub(crate) fn add_figures(&mut self, sums: &Sums, key: &mut KeyRows) {
         self.add_spread(sums, |view, start_ns, sums| {
@@ -438,9 +442,7 @@ impl View {
 
     fn find_rows(&mut self, start_ns: u64, key: &mut KeyRows) -> [u32; 2] {
         let mut row = |key: &mut Vec<FieldValue<'static>>| {
-            if self.settings.every_ns.is_some() {
-                key[0] = FieldValue::Time(start_ns);
-            }
+            key[0] = FieldValue::Time(start_ns);
             self.row_of(key).unwrap_or(u32::MAX)
         };
         let source = row(&mut key.keys[0]);

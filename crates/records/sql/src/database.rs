@@ -133,11 +133,42 @@ impl<'engine> Database<'engine> {
     }
 }
 
-/// Statements that are refused by name: what DuckDB says of them is about the lock, which nobody can open.
+/// Statements that are refused by name: what DuckDB says of them is about its locked settings.
 const REFUSED: [&str; 34] = [
-    "alter", "analyze", "attach", "begin", "call", "checkpoint", "comment", "commit", "copy", "create", "deallocate",
-    "delete", "detach", "drop", "execute", "export", "force", "import", "insert", "install", "load", "merge", "pivot",
-    "pragma", "prepare", "reset", "rollback", "set", "start", "truncate", "unpivot", "update", "use", "vacuum",
+    "alter",
+    "analyze",
+    "attach",
+    "begin",
+    "call",
+    "checkpoint",
+    "comment",
+    "commit",
+    "copy",
+    "create",
+    "deallocate",
+    "delete",
+    "detach",
+    "drop",
+    "execute",
+    "export",
+    "force",
+    "import",
+    "insert",
+    "install",
+    "load",
+    "merge",
+    "pivot",
+    "pragma",
+    "prepare",
+    "reset",
+    "rollback",
+    "set",
+    "start",
+    "truncate",
+    "unpivot",
+    "update",
+    "use",
+    "vacuum",
 ];
 
 /// Checks that the SQL is one statement, and none that is refused by its first word.

@@ -183,9 +183,11 @@ impl Folder {
         }
         let content = self.content().map_err(failed)?;
         match content.foreign.first() {
-            Some(first) if content.files.is_empty() => {
-                Err(Error::ForeignFiles { path: self.root.clone(), first: first.clone(), number: content.foreign.len() })
-            }
+            Some(first) if content.files.is_empty() => Err(Error::ForeignFiles {
+                path: self.root.clone(),
+                first: first.clone(),
+                number: content.foreign.len(),
+            }),
             _ => Ok(()),
         }
     }

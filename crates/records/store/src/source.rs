@@ -141,8 +141,17 @@ impl FlowReader {
             Error::NoFlows { path, column }
         })?;
         let (open, done_octets) = (VecDeque::new(), 0);
-        let reader =
-            Self { hours, restored, open, damaged: Vec::new(), done_octets, total_octets, selection: None, is_backwards: false, others: 0 };
+        let reader = Self {
+            hours,
+            restored,
+            open,
+            damaged: Vec::new(),
+            done_octets,
+            total_octets,
+            selection: None,
+            is_backwards: false,
+            others: 0,
+        };
         Ok(Found { reader, damaged, strange, form })
     }
 
@@ -258,7 +267,8 @@ impl FlowReader {
                 self.open.pop_front();
                 continue;
             }
-            let at = if self.is_backwards { file.reader.num_row_groups() - 1 - file.next_group } else { file.next_group };
+            let at =
+                if self.is_backwards { file.reader.num_row_groups() - 1 - file.next_group } else { file.next_group };
             file.next_group += 1;
             let group = Group { reader: file.reader.clone(), file: file.file.clone(), at };
             if self.selection.as_ref().is_none_or(|selection| (selection.may_match)(&group.bounds())) {

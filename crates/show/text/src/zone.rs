@@ -58,7 +58,9 @@ pub enum TimeError {
         zone: String,
     },
     /// No record can have it.
-    #[error("{text:?} is a time before 1970 or after 2554-07-21, which no flow has; without the limit all flows are selected")]
+    #[error(
+        "{text:?} is a time before 1970 or after 2554-07-21, which no flow has; without the limit all flows are selected"
+    )]
     Beyond {
         /// The text.
         text: String,

@@ -70,7 +70,9 @@ fn statement_advice(word: &str) -> &'static str {
         "ATTACH" | "DETACH" | "USE" | "IMPORT" => {
             "; -i names its inputs, and SQL may name files: from 'x.parquet', 'x.csv', 'x.json' or 'x.pcap'"
         }
-        "INSTALL" | "LOAD" | "FORCE" => "; it has the functions of DuckDB's library and of weir query --macros, and no extensions",
+        "INSTALL" | "LOAD" | "FORCE" => {
+            "; it has the functions of DuckDB's library and of weir query --macros, and no extensions"
+        }
         "PRAGMA" | "SET" | "RESET" | "CALL" => {
             "; its settings are --memory and --threads, and weir query \"describe flows\" lists the columns"
         }

@@ -96,7 +96,11 @@ fn the_first_flows_of_many_row_groups_are_those_of_all() {
                 let query = format!("/stored?{ALL}&top={top}&offset={offset}&where={condition}{sort}&fields={fields}");
                 let query = if condition.is_empty() { query.replace("&where=", "") } else { query };
                 let answer = view.get(&query).json();
-                assert_eq!([number(&answer["matching"]), number(&answer["read"])], [all.len() as u64, whole], "{query}");
+                assert_eq!(
+                    [number(&answer["matching"]), number(&answer["read"])],
+                    [all.len() as u64, whole],
+                    "{query}"
+                );
                 let key = |row: &Value| (row[name].is_null(), row[name].to_string().len(), row[name].to_string());
                 let mut expected: Vec<_> = all.iter().map(key).collect();
                 expected.sort_by(|one, other| {

@@ -74,12 +74,21 @@ fn statements_that_are_refused_say_what_is_possible() {
         return;
     }
     for (sql, said) in [
-        ("copy (select 1) to 'x.csv'", "COPY is not possible: a query only reads; -o FILE.csv, FILE.json or FILE.parquet writes"),
+        (
+            "copy (select 1) to 'x.csv'",
+            "COPY is not possible: a query only reads; -o FILE.csv, FILE.json or FILE.parquet writes",
+        ),
         ("explain analyze copy (select 1) to 'x'", "COPY is not possible: a query only reads; -o FILE.csv"),
         ("pragma database_list", "PRAGMA is not possible: a query only reads; its settings are --memory and --threads"),
-        ("Attach 'x.db' as x", "ATTACH is not possible: a query only reads; -i names its inputs, and SQL may name files"),
+        (
+            "Attach 'x.db' as x",
+            "ATTACH is not possible: a query only reads; -i names its inputs, and SQL may name files",
+        ),
         ("install httpfs", "INSTALL is not possible: a query only reads; it has the functions of DuckDB's library"),
-        ("create table t as select 1", "CREATE is not possible: a query only reads; write a SELECT, in which WITH names"),
+        (
+            "create table t as select 1",
+            "CREATE is not possible: a query only reads; write a SELECT, in which WITH names",
+        ),
         ("select 1; select 2", "the SQL has more than one statement; a query is one: run weir query once for each"),
     ] {
         let err = failure(1, ["query", sql]);

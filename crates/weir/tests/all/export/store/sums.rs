@@ -190,11 +190,7 @@ fn the_time_of_start_and_conditions_select_the_rows_of_which_sums_are_made() {
 fn what_columns_do_not_have_alone_is_read_as_records() {
     let folder = tempfile::tempdir().unwrap();
     let stores = stores(folder.path());
-    for options in [
-        &["--by", "src_ip", "--count", "hosts"][..],
-        &["--by", "sni"],
-        &["--by", "flags"],
-    ] {
+    for options in [&["--by", "src_ip", "--count", "hosts"][..], &["--by", "sni"], &["--by", "flags"]] {
         compare(&stores[0], options, "csv", false);
     }
 }
