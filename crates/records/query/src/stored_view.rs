@@ -109,7 +109,7 @@ impl StoredView {
             Some(Token::OfRole { places: [place(source)?, place(destination)?], is_server })
         };
         let key = |side: Option<usize>| {
-            let columns_of = |name: &&'static str| match (columns_of(*name), side) {
+            let columns_of = |name: &&'static str| match (columns_of(name), side) {
                 (both, Some(side)) if both.len() > 1 => vec![both[side]],
                 (all, _) => all,
             };

@@ -74,7 +74,7 @@ struct GroupColumn {
 }
 
 enum Source {
-    Numbers(Values),
+    Numbers(Box<Values>),
     Texts(Box<TextColumn>),
 }
 
@@ -146,7 +146,7 @@ impl Source {
         let is_number = matches!(column.kind, ColumnKind::Time | ColumnKind::Integer | ColumnKind::Number);
         let at = schema.columns().iter().position(|of| of.name() == column.name).ok_or_else(too_few_values)?;
         if is_number || schema.column(at).physical_type() != Physical::BYTE_ARRAY {
-            return Values::open(group, schema, column).map(Self::Numbers);
+            return Values::open(group, schema, column).map(|values| Self::Numbers(Box::new(values)));
         }
         TextColumn::open(group, at, column.kind == ColumnKind::Address).map(|texts| Self::Texts(Box::new(texts)))
     }

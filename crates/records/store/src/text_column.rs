@@ -311,7 +311,7 @@ impl Hybrid {
             // The last group may be cut.
             let left = (header >> 1).checked_mul(8).ok_or_else(too_few_values)?;
             let octets = ((header >> 1).checked_mul(self.bits).ok_or_else(too_few_values)?).min(self.octets.len());
-            let left = if self.bits == 0 { left } else { left.min(octets * 8 / self.bits) };
+            let left = (octets * 8).checked_div(self.bits).map_or(left, |numbers| left.min(numbers));
             Run::Packed { octets: take(&mut self.octets, octets)?, read: 0, left }
         };
         // An empty run would be followed by others without an end.

@@ -67,7 +67,7 @@ fn compare(sources: &[PathBuf], options: &[&str], format: &str, is_summed: bool)
 }
 
 /// Views, each with an order or a limit.
-const VIEWS: [&[&str]; 18] = [
+const VIEWS: [&[&str]; 22] = [
     &["--by", "src_ip", "--groups", "1000000"],
     &["--by", "host", "--groups", "1000000"],
     &["--by", "host", "--groups", "7", "--top", "3"],
@@ -80,6 +80,10 @@ const VIEWS: [&[&str]; 18] = [
     &["--by", "protocol_number,ip_version,interface,end_reason", "--groups", "1000000"],
     &["--by", "src_port,end_reason", "--sort", "first_time", "--groups", "100"],
     &["--by", "interface", "--sort", "duration", "--groups", "1000000"],
+    &["--by", "host,server_ip,protocol", "--groups", "1000000"],
+    &["--by", "port,client_ip/24,service_port", "--groups", "9"],
+    &["--by", "client_ip,server_ip,application", "--groups", "1000000"],
+    &["--by", "host/16,port,end_reason", "--sort", "flows", "--groups", "1000000"],
     &["--by", "dns_name", "--groups", "1000000"],
     &["--by", "application,http_host", "--groups", "1000000"],
     &["--every", "10ms", "--groups", "1000000"],
