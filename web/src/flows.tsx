@@ -263,6 +263,7 @@ export function Flows(props: ViewProps) {
             {problem && <Mistake {...problem} />}
             {!problem && found && 'read' in found && !isAsking && <Doubts answer={found} problem={undefined} />}
             <div aria-busy={isAsking}>
+                {isAsking && !found && <p>Asking …</p>}
                 {isEmpty && found && 'read' in found && <Empty scope={scope} answer={found} />}
                 {found && !problem && !isEmpty && (
                     <>

@@ -30,11 +30,13 @@ const bars = (rows: Flow[], name: string): NumberColumn => {
 const groupsOf = (answer: Groups | undefined): Flow[] => (answer?.groups ?? []).filter(isGroup);
 
 /** A part of the view: its heading, what is said when nothing is known, and the rest. */
-function Part(props: { title: string; note: string; asked: { isAsking: boolean }; children: preact.ComponentChildren }) {
+function Part(props: { title: string; note: string; asked: { isAsking: boolean; answers: unknown[] }; children: preact.ComponentChildren }) {
+    const { isAsking, answers } = props.asked;
     return (
-        <section aria-busy={props.asked.isAsking}>
+        <section aria-busy={isAsking}>
             <h2>{props.title}</h2>
             <p class="note">{props.note}</p>
+            {isAsking && answers.length === 0 && <p class="note">Asking …</p>}
             {props.children}
         </section>
     );
@@ -58,7 +60,7 @@ const total = (answer: Groups | undefined, name: string): number => (answer?.gro
 const choosing = ({ chooser, where }: Scope, condition: string): Chooser => ({ ...chooser, where: and(where, condition) });
 
 function SlowServers({ scope }: { scope: Scope }) {
-    const asked = useAnswers<Groups>([question(scope, { by: SERVERS, sum: 'client_rtt_mean_ns,server_rtt_mean_ns', sort: 'response_mean_ns', top: ROWS }, 'response')], scope.round);
+    const asked = useAnswers<Groups>([question(scope, { by: SERVERS, numbers: 'flows,response_mean_ns,response_max_ns', sum: 'client_rtt_mean_ns,server_rtt_mean_ns', sort: 'response_mean_ns', top: ROWS }, 'response')], scope.round);
     const [answer] = asked.answers;
     const rows = groupsOf(answer);
     const [slowest] = rows;
@@ -122,7 +124,7 @@ function Histogram({ scope, field, title }: { scope: Scope; field: string; title
 
 function Bins({ scope, field, title }: { scope: Scope; field: string; title: string }) {
     const all = bins(field);
-    const asked = all.map(([, condition]) => question(scope, { top: '1', fields: 'start_time' }, condition));
+    const asked = all.map(([, condition]) => question(scope, { top: '0', fields: 'start_time' }, condition));
     const { answers, problems, isAsking } = useAnswers<StoredFlows>(asked, scope.round);
     const problem = problems.find((problem) => problem);
     if (problem) return <Mistake {...problem} />;
@@ -154,7 +156,7 @@ const LOSS_SUMS = SENDERS.flatMap((sender) => LOSSES.map(([, name]) => `${sender
 const lostAt = (row: Flow, side: string, other: string): number => number(row, `${side}_retransmitted_unseen`) + number(row, `${other}_retransmitted_seen`);
 
 function Loss({ scope }: { scope: Scope }) {
-    const asked = useAnswers<Groups>([question(scope, { by: SERVERS, sum: LOSS_SUMS, sort: 'retransmitted', top: ROWS })], scope.round);
+    const asked = useAnswers<Groups>([question(scope, { by: SERVERS, numbers: 'flows,segments,retransmitted', sum: LOSS_SUMS, sort: 'retransmitted', top: ROWS })], scope.round);
     const [answer] = asked.answers;
     const [segments, retransmitted] = [total(answer, 'segments'), total(answer, 'retransmitted')];
     const rows = groupsOf(answer).filter((row) => number(row, 'retransmitted') > 0);
@@ -257,7 +259,7 @@ interface Failing {
 function Failures({ scope, title, note, by, head, among, tried, failed, what, none, reasons, more, sums, also, selects, records }: Failing) {
     const own = tried === 'flows' ? [] : [tried];
     const sum = [...own, ...reasons.map(([, name]) => name), ...(sums ? [sums] : [])].join(',');
-    const asked = useAnswers<Groups>([question(scope, { by, sum, sort: failed, top: ROWS, ...(records ? { records } : {}) }, among)], scope.round);
+    const asked = useAnswers<Groups>([question(scope, { by, numbers: 'flows', sum, sort: failed, top: ROWS, ...(records ? { records } : {}) }, among)], scope.round);
     const [answer] = asked.answers;
     const [all, bad] = [total(answer, tried), total(answer, failed)];
     const found = reasons.map(([words, name, condition]) => ({ words, name, condition, number: total(answer, name) })).filter(({ number }) => number > 0);
@@ -325,7 +327,7 @@ const NETWORKS: [string, string][] = [
 
 function Handshakes({ scope }: { scope: Scope }) {
     const by = NETWORKS.find(([name]) => name === scope.settings.get('net'))?.[0] ?? NETWORKS[0]![0];
-    const asked = useAnswers<Groups>([question(scope, { by, sum: 'client_rtt_mean_ns,server_rtt_mean_ns', sort: 'rtt_mean_ns', top: ROWS }, 'rtt')], scope.round);
+    const asked = useAnswers<Groups>([question(scope, { by, numbers: 'flows,rtt_mean_ns,rtt_max_ns', sum: 'client_rtt_mean_ns,server_rtt_mean_ns', sort: 'rtt_mean_ns', top: ROWS }, 'rtt')], scope.round);
     const [answer] = asked.answers;
     const rows = groupsOf(answer);
     const [longest] = rows;
@@ -467,7 +469,7 @@ export function Quality(props: ViewProps) {
 }
 
 function StoredQuality({ scope }: { scope: Scope }) {
-    const all = useAnswers<StoredFlows>([question(scope, { top: '1', sort: 'start_time', fields: 'start_time' })], scope.round);
+    const all = useAnswers<StoredFlows>([question(scope, { top: '0', fields: 'start_time' })], scope.round);
     const [answer] = all.answers;
     const hasTransactions = scope.about.transactions.length > 0;
     const flows = link('flows', { of: 'stored', where: scope.where, ...scopeSettings(scope), sort: 'response' });
@@ -477,6 +479,7 @@ function StoredQuality({ scope }: { scope: Scope }) {
             <Memory about={scope.about} all={scope.span ? undefined : answer} />
             <ScopeBars scope={scope} shown={undefined} />
             {!all.isAsking && <Doubts answer={answer} problem={all.problems[0]} />}
+            {!answer && all.isAsking && <p>Asking …</p>}
             {answer && answer.matching === 0 && !all.isAsking && <Empty scope={scope} answer={answer} />}
             {answer && answer.matching > 0 && !all.problems[0] && (
                 <>

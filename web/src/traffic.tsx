@@ -102,7 +102,8 @@ const columnOfSum = (by: string, figure: Figure) => (hasSides(by) && figure !== 
 function TimeLine({ scope, totals, figure }: { scope: Scope; totals: Totals | undefined; figure: Figure }) {
     const by = scope.settings.get('by') || 'application';
     const every_ms = totals ? everyOf(totals.span) : 0;
-    const intervals = { by, every: everyText(every_ms), top: String(LAYERS), sort: columnOfSum(by, figure) };
+    const column = columnOfSum(by, figure);
+    const intervals = { by, every: everyText(every_ms), top: String(LAYERS), numbers: column, sort: column };
     const asked = totals && [question(scope, totals.span, intervals)];
     const { answers, problems, isAsking } = useAnswers<Groups>(asked, scope.round);
     const [answer] = answers;
@@ -117,6 +118,7 @@ function TimeLine({ scope, totals, figure }: { scope: Scope; totals: Totals | un
         <div aria-busy={isAsking}>
             <TimeLineChoice scope={scope} by={by} figure={figure} />
             {!isAsking && <Doubts answer={answer} problem={problems[0]} />}
+            {isAsking && !last.current && <p class="note">Asking …</p>}
             {last.current && !problems[0] && <TimeLinePlot line={last.current} scope={scope} />}
         </div>
     );
@@ -200,6 +202,9 @@ const RANKINGS: Ranking[] = [
     { title: 'Pairs', head: 'client – server', by: 'client_ip,server_ip' },
 ];
 
+/** What is shown of each group. */
+const numbersOf = (by: string) => (by === 'host' ? 'flows,packets,bytes,sent_bytes,received_bytes' : 'flows,packets,bytes');
+
 function columns(totals: Totals, figure: Figure, by: string): NumberColumn[] {
     // Together, hosts have most flows twice.
     const isOne = (row: Flow) => by !== 'host' || isGroup(row);
@@ -215,7 +220,7 @@ function columns(totals: Totals, figure: Figure, by: string): NumberColumn[] {
 }
 
 function TopTable({ scope, totals, figure, of }: { scope: Scope; totals: Totals | undefined; figure: Figure; of: Ranking }) {
-    const asked = totals && [question(scope, scope.span, { by: of.by, top: rowsOf(scope), sort: figure })];
+    const asked = totals && [question(scope, scope.span, { by: of.by, top: rowsOf(scope), numbers: numbersOf(of.by), sort: figure })];
     const { answers, problems, isAsking } = useAnswers<Groups>(asked, scope.round);
     // Shares of older rows are those of the totals of that time.
     const of_rows = useRef<[Totals, Figure] | undefined>(undefined);
@@ -256,7 +261,7 @@ export function Traffic(props: ViewProps) {
 function StoredTraffic({ scope }: { scope: Scope }) {
     const figures = Object.keys(FIGURES) as Figure[];
     const figure = figures.find((figure) => figure === scope.settings.get('figure')) ?? 'bytes';
-    const { answers, problems, isAsking } = useAnswers<Groups>([question(scope, scope.span, { by: 'protocol', top: '1000' })], scope.round);
+    const { answers, problems, isAsking } = useAnswers<Groups>([question(scope, scope.span, { by: 'protocol', numbers: 'flows,packets,bytes,first_time,last_time', top: '1000' })], scope.round);
     const [answer] = answers;
     const known = answer && totalsOf(answer, scope.span);
     const totals = isAsking ? undefined : known;

@@ -4,6 +4,7 @@ use crate::arguments::Store;
 use crate::console::{self, print_styled, style};
 use crate::error::{Error, StoreError};
 use crate::run_status::RunStatus;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
@@ -25,17 +26,13 @@ pub fn run(store: &Store) -> Result<RunStatus, Error> {
     }
     folder.check_content().map_err(StoreError::from)?;
     let content = content(store, &folder)?;
-    for strange in content.strange.iter().take(MAX_NAMED) {
-        warn!(path = %strange.display(), "this is none of the store, so it is left out");
-    }
-    if let more @ 1.. = content.strange.len().saturating_sub(MAX_NAMED) {
-        warn!(more, "there are others that are none of the store");
-    }
+    name_others(&content.strange, "this is none of the store, so it is left out");
+    name_others(&content.foreign, "this is of another program, its records are left out");
     for (path, error) in &content.unreadable {
         warn!(path = %path.display(), %error, "this folder cannot be read, its records are left out");
     }
     let (days, damaged) = days(&content, store.verify);
-    let damaged = damaged || !content.unreadable.is_empty();
+    let damaged = damaged || !content.unreadable.is_empty() || !content.foreign.is_empty();
     status = status.and(RunStatus::from_problems(damaged));
     if store.quiet {
         return Ok(status);
@@ -44,6 +41,16 @@ pub fn run(store: &Store) -> Result<RunStatus, Error> {
         return Ok(status.and(console::print(b"no flows\n")));
     }
     Ok(status.and(print_styled(&table(&days), style::table)))
+}
+
+/// Names what is none of the store.
+fn name_others(others: &[PathBuf], what: &str) {
+    for path in others.iter().take(MAX_NAMED) {
+        warn!(path = %path.display(), "{what}");
+    }
+    if let more @ 1.. = others.len().saturating_sub(MAX_NAMED) {
+        warn!(more, "there are others that are none of the store");
+    }
 }
 
 fn content(store: &Store, folder: &Folder) -> Result<Content, Error> {

@@ -5,8 +5,9 @@
 //! and row groups whether its time is over. Sums are computed from columns on all cores that this thread may use where
 //! that is possible, and otherwise from records.
 //!
-//! Of groups in intervals, a first pass finds the largest groups, and a second one their intervals: the memory is that of
-//! the groups, and then that of the rows of the answer.
+//! Groups in intervals are summed up in one pass if all of their rows fit into memory. Otherwise a first pass finds the
+//! largest groups, and a second one their intervals: the memory is that of the groups, and then that of the rows of the
+//! answer.
 
 use crate::stored_reader::select;
 use crate::stored_sums;
@@ -14,16 +15,18 @@ use crate::table::LargestFlows;
 use std::ops::RangeInclusive;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_control::{AskStore, FlowSource, FlowsThen, StoredAnswer, StoredError, StoredQuestion, Wanted};
 use weir_export::{ViewFormat, append_json_record};
-use weir_fields::{Column, Field, columns, field};
+use weir_fields::{Bounds, Column, Field, columns, field};
 use weir_flow::FlowRecord;
 use weir_query::{CountField, GroupField, RecordOrder, View, ViewSettings};
-use weir_store::{Damage, FlowReader};
+use weir_store::{Collecting, Damage, FlowReader};
 
 /// Flows that are read before the time is looked at.
 const BATCH: usize = 1024;
+/// More flows of an answer are not collected on several threads, each of which has as many.
+const MAX_COLLECTED: usize = 2000;
 /// Problems that an answer names one by one.
 const MAX_PROBLEMS: usize = 100;
 /// Rows of groups in intervals: more than a valid question may have, also with flows that end after its time.
@@ -73,14 +76,8 @@ fn flows(
         return Err(not_stored("fields", column.name));
     }
     let by = order.unwrap_or_else(RecordOrder::newest);
-    // A limit of 0 is none.
-    let mut first = LargestFlows::new((offset + question.top).max(1), Some(by), None);
     let needed = stored.iter().copied().chain(fields_of([by.name()])).collect();
-    let mut number = 0;
-    let read = opened.read(question, needed, &mut |flow| {
-        first.insert(flow, number);
-        number += 1;
-    });
+    let (first, read) = opened.first_flows(question, needed, by, offset + question.top);
     let mut shown: Vec<FlowRecord> = first.into_flows().skip(offset).take(question.top).collect();
     if order.is_none() {
         shown.reverse();
@@ -106,12 +103,15 @@ fn sums(source: &FlowSource, question: &StoredQuestion, settings: &ViewSettings)
     let whole = || View::new(first.clone()).expect("these settings are checked");
     let (view, read) = match every_ns.filter(|_| has_groups) {
         None => opened.sum_up(question, &whole),
-        Some(every_ns) => {
-            let (groups, first) = opened.sum_up(&question.halved(), &whole);
-            let few = || groups.of_first_groups(question.top, every_ns, MAX_ROWS);
-            let (view, read) = Opened::new(source, question)?.sum_up(question, &few);
-            (view, Read { is_cut: read.is_cut || first.is_cut, ..read })
-        }
+        Some(every_ns) => match opened.sum_up_pairs(question, &first, every_ns) {
+            Some(summed) => summed,
+            None => {
+                let (groups, first) = Opened::new(source, question)?.sum_up(&question.halved(), &whole);
+                let few = || groups.of_first_groups(question.top, every_ns, MAX_ROWS);
+                let (view, read) = Opened::new(source, question)?.sum_up(question, &few);
+                (view, Read { is_cut: read.is_cut || first.is_cut, ..read })
+            }
+        },
     };
     // All intervals of a time line.
     let most = if has_groups { question.top } else { usize::MAX };
@@ -206,23 +206,76 @@ impl Opened {
         }
     }
 
-    /// Sums up the flows of the question in a view, which is empty.
-    fn sum_up(self, question: &StoredQuestion, view: &dyn Fn() -> View) -> (View, Read) {
-        let mut all = view();
-        let settings = all.settings();
-        let counted = settings.counts.iter().flat_map(|count| CountField::names_in(count, &settings.fields));
-        let names: Vec<_> = settings.fields.iter().map(GroupField::name).chain(counted).collect();
-        let fields: Vec<_> = settings.summed_columns().into_iter().chain(fields_of(names)).collect();
+    /// The first flows of the question by an order, which have these fields, and what was read.
+    fn first_flows(
+        self,
+        question: &StoredQuestion,
+        fields: Vec<&'static Column>,
+        by: RecordOrder,
+        most: usize,
+    ) -> (LargestFlows, Read) {
+        // A limit of 0 is none.
+        let mut first = LargestFlows::new(most.max(1), Some(by), None);
         let (mut reader, damaged) = match self {
             Self::Files(reader, damaged) => (reader, damaged),
             Self::Memory(_) => {
-                let read = self.read(question, fields, &mut |flow| all.add(slice::from_ref(flow)));
-                return (all, read);
+                let mut number = 0;
+                let read = self.read(question, fields, &mut |flow| {
+                    first.insert(flow, number);
+                    number += 1;
+                });
+                return (first, read);
             }
         };
         prepare(&mut reader, question, fields);
         let stop = AtomicBool::new(question.is_over());
-        let (condition, starts_ns) = (question.expression.as_ref(), Some(question.starts_ns.clone()));
+        if most <= MAX_COLLECTED
+            && let Some((first, matching)) = collect_first(&mut reader, question, by, most, &stop)
+        {
+            let (others, is_cut) = (reader.others, stop.load(Ordering::Relaxed));
+            return (first, Read { matching, others, is_cut, problems: Problems::of(damaged) });
+        }
+        let mut number = 0;
+        let read = read_records(&mut reader, damaged, question, &mut |flow| {
+            first.insert(flow, number);
+            number += 1;
+        });
+        (first, read)
+    }
+
+    /// Sums up groups in intervals in one pass; `None` if they have more rows than fit into memory, or need records.
+    fn sum_up_pairs(self, question: &StoredQuestion, groups: &ViewSettings, every_ns: u64) -> Option<(View, Read)> {
+        let settings = ViewSettings { every_ns: Some(every_ns), groups: MAX_ROWS, ..groups.clone() };
+        let empty = || View::new(settings.clone()).expect("these settings are checked");
+        let Self::Files(mut reader, damaged) = self else { return None };
+        prepare_sums(&mut reader, question, &settings);
+        let stop = AtomicBool::new(question.is_over());
+        let (condition, starts_ns) = (question.expression.as_ref(), times_of(question));
+        let (pairs, _) = stored_sums::sum_up_columns(&mut reader, condition, starts_ns, &empty, &stop, |view, _| {
+            stop.store(question.is_over() || view.others().is_some(), Ordering::Relaxed);
+        })?;
+        if pairs.others().is_some() {
+            return None;
+        }
+        let mut view = pairs.without_intervals().of_first_groups(question.top, every_ns, MAX_ROWS);
+        let (matching, is_cut) = (pairs.total().flows, stop.load(Ordering::Relaxed));
+        view.merge(pairs);
+        Some((view, Read { matching, others: reader.others, is_cut, problems: Problems::of(damaged) }))
+    }
+
+    /// Sums up the flows of the question in a view, which is empty.
+    fn sum_up(self, question: &StoredQuestion, view: &dyn Fn() -> View) -> (View, Read) {
+        let mut all = view();
+        let (mut reader, damaged) = match self {
+            Self::Files(reader, damaged) => (reader, damaged),
+            Self::Memory(_) => {
+                let read = self.read(question, Vec::new(), &mut |flow| all.add(slice::from_ref(flow)));
+                return (all, read);
+            }
+        };
+        prepare_sums(&mut reader, question, all.settings());
+        let stop = AtomicBool::new(question.is_over());
+        let (condition, starts_ns) = (question.expression.as_ref(), times_of(question));
         let summed = stored_sums::sum_up_columns(&mut reader, condition, starts_ns, view, &stop, |_, _| {
             stop.store(question.is_over(), Ordering::Relaxed);
         });
@@ -236,9 +289,83 @@ impl Opened {
     }
 }
 
+/// The first selected flows by an order, and how many are selected, on the cores that this thread may use. Of the flows
+/// that cannot be among the first, only what decides about that is read, and of row groups that have no others, nothing.
+/// `None` if a file is damaged: the reader is at the beginning then.
+fn collect_first(
+    reader: &mut FlowReader,
+    question: &StoredQuestion,
+    by: RecordOrder,
+    most: usize,
+    stop: &AtomicBool,
+) -> Option<(LargestFlows, u64)> {
+    let order_fields = fields_of([by.name()]);
+    // The least number of a flow that may be among the first. With 0, flows without a number are, too.
+    let least = Arc::new(AtomicU64::new(if most == 0 { u64::MAX } else { 0 }));
+    let may_be_first = |rank: (bool, u64), least: &AtomicU64| match least.load(Ordering::Relaxed) {
+        0 => true,
+        least => rank >= (true, least),
+    };
+    let is_counted_only = |bounds: &dyn Bounds| {
+        let is_last = most == 0 || by.first_rank(bounds).is_some_and(|rank| !may_be_first(rank, &least));
+        is_last && question.expression.is_none() && {
+            let starts = bounds.numbers(weir_fields::start_time());
+            let is_inside = |of: &u64| question.starts_ns.contains(of);
+            starts.is_some_and(|starts| is_inside(starts.start()) && is_inside(starts.end()))
+        }
+    };
+    let of_rows = least.clone();
+    let is_wanted = Arc::new(move |flow: &FlowRecord| may_be_first(by.rank(flow), &of_rows));
+    let is_backwards = by.name() == weir_fields::start_time().name && !by.is_ascending();
+    let collecting = Collecting {
+        threads: stored_sums::threads(),
+        stop,
+        is_backwards,
+        is_counted_only: &is_counted_only,
+        fields: &order_fields,
+        is_wanted,
+    };
+    let empty = || LargestFlows::new(most.max(1), Some(by), None);
+    let new = |group: usize| {
+        let group = group as u64 & u64::from(u32::MAX);
+        let group = if is_backwards { u64::from(u32::MAX) - group } else { group };
+        (empty(), group << u32::BITS)
+    };
+    let add = |(first, number): &mut (LargestFlows, u64), flows: &[FlowRecord]| {
+        for flow in flows {
+            first.insert(flow, *number);
+            *number += 1;
+        }
+        if let Some((true, rank)) = first.least_rank() {
+            least.fetch_max(rank, Ordering::Relaxed);
+        }
+    };
+    let mut all = empty();
+    let selected = reader.collect(&collecting, new, add, |(first, _)| {
+        all.merge(first);
+        stop.store(question.is_over(), Ordering::Relaxed);
+    })?;
+    Some((all, selected))
+}
+
+/// The times in which flows of the question start; `None` for all.
+fn times_of(question: &StoredQuestion) -> Option<RangeInclusive<u64>> {
+    Some(&question.starts_ns).filter(|of| **of != (0..=u64::MAX)).cloned()
+}
+
+/// Selects the flows of the question, with what this view sums up.
+fn prepare_sums(reader: &mut FlowReader, question: &StoredQuestion, settings: &ViewSettings) {
+    let counted = settings.counts.iter().flat_map(|count| CountField::names_in(count, &settings.fields));
+    let names: Vec<_> = settings.fields.iter().map(GroupField::name).chain(counted).collect();
+    prepare(reader, question, settings.summed_columns().into_iter().chain(fields_of(names)).collect());
+    if settings.unknown.contains(&Metric::L2Bytes) {
+        reader.leave_out_frames();
+    }
+}
+
 /// Selects the flows of the question, with these fields.
 fn prepare(reader: &mut FlowReader, question: &StoredQuestion, mut fields: Vec<&'static Column>) {
-    select(reader, Some(question.starts_ns.clone()), question.expression.as_ref());
+    select(reader, times_of(question), question.expression.as_ref());
     fields.extend(fields_of(question.expression.iter().flat_map(|expression| expression.fields())));
     reader.keep_only(&fields);
 }

@@ -69,10 +69,9 @@ pub fn sum_up_columns(
 ) -> Option<(View, StoredTotals)> {
     let (mut view, part) = (empty(), empty());
     let settings = part.settings();
-    let plan = StoredView::new(settings, condition, starts_ns, reader.read_columns(), |fields| reader.sources(fields))?;
+    let plan = StoredView::new(settings, condition, starts_ns, reader.columns(), |fields| reader.sources(fields))?;
     let mut totals = StoredTotals::default();
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
-    let summing = Summing { threads, zeros: &plan.zeros(), stop };
+    let summing = Summing { threads: threads(), zeros: &plan.zeros(), stop };
     let is_done = reader.sum_up(
         &summing,
         || plan.sums(&part),
@@ -82,6 +81,11 @@ pub fn sum_up_columns(
         },
     );
     is_done.then_some((view, totals))
+}
+
+/// Threads that read: one for each core that this thread may use.
+pub fn threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS)
 }
 
 fn packets(view: &View) -> u64 {

@@ -123,6 +123,10 @@ impl Shown {
                 continue;
             }
             let found = FlowReader::open(of_kind, None).map_err(StoreError::from)?;
+            if let Some(path) = found.strange.first() {
+                let (others, path) = (found.strange.len() - 1, path.display());
+                warn!(%path, others, "there is something in the store that is none of it, which is left out");
+            }
             for damage in &found.damaged {
                 warn!(path = %damage.path.display(), error = %damage.error, "this cannot be read, and is left out");
             }

@@ -48,7 +48,7 @@ pub use page::{profile_names, profiles};
 pub use restore::StoredValue;
 pub use restored::Restored;
 pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns, start_time};
-pub use stored_figures::{Figures, RowFigures, StoredFigures};
+pub use stored_figures::{FigureColumns, Figures, RowFigures, StoredFigures};
 pub use stored_rows::{RowSums, Rows, StoredColumn, StoredRows, StoredText};
 pub use sum_field::{Amount, Grain, InvalidSumField, SumField, SumReader};
 pub use tcp_failure::TcpFailure;

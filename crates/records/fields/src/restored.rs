@@ -9,6 +9,9 @@ use weir_packet::{NO_LABEL, NO_VLAN, Network};
 /// The entries whose columns are always set: the ledger counts them, and whether others apply follows from them.
 const ALWAYS: [&str; 7] = ["start_time", "end_time", "src_ip", "protocol", "packets", "bytes", "l2_bytes"];
 
+/// Those that say nothing about others.
+const OCTETS: [&str; 2] = ["bytes", "l2_bytes"];
+
 /// The way of stored values back into flow records, and the fields that these have then.
 #[derive(Clone, Debug)]
 pub struct Restored {
@@ -74,6 +77,18 @@ impl Restored {
     pub fn keep_only(&mut self, needed: &[&'static Column]) {
         let entries = self.entries_of(needed);
         self.columns.retain(|column| ALWAYS.iter().chain(&entries).any(|entry| *entry == entry_name(column.name)));
+    }
+
+    /// The same for records that only decide about others: without octets that no field is computed from.
+    pub fn keep_only_deciding(&mut self, needed: &[&'static Column]) {
+        self.keep_only(needed);
+        let sources = self.sources(needed);
+        self.columns.retain(|column| sources.contains(column) || !OCTETS.contains(&entry_name(column.name)));
+    }
+
+    /// Leaves out the octets of frames, except in these columns: records have 0.
+    pub fn leave_out_frames(&mut self, except: &[&'static Column]) {
+        self.columns.retain(|column| except.contains(column) || entry_name(column.name) != OCTETS[1]);
     }
 
     /// The stored columns that these fields are computed from.

@@ -19,7 +19,8 @@ const SEGMENTS: [&str; 6] = [
     "tcp_retransmitted_unseen",
 ];
 
-/// Fields that follow from the stored values of [`Restored::sources`], the protocol, and the version of IP alone.
+/// Fields that follow from the stored values of [`Restored::sources`], the protocol, the version of IP, and the
+/// application alone.
 const FIELDS: [&str; 41] = [
     "application",
     "bytes",
@@ -77,14 +78,10 @@ pub struct RowFigures {
     pub first_ns: u64,
     /// Latest packet.
     pub last_ns: u64,
-    /// The IP protocol; `None` without IP.
-    pub protocol: Option<u8>,
     /// TCP segments with payload, SYN or FIN.
     pub segments: u64,
     /// Of these, retransmitted.
     pub retransmitted: u64,
-    /// Of these, those whose original was lost before the capture point.
-    pub lost_before_capture: u64,
     /// Initial round trip of a TCP connection, if it is known.
     pub rtt_ns: Option<u64>,
     /// Answers of a TCP server with a known response time.
@@ -109,7 +106,7 @@ pub struct Figures {
 struct Side {
     packets: usize,
     bytes: usize,
-    l2_bytes: usize,
+    l2_bytes: Option<usize>,
     flags: Option<usize>,
     syns: Option<usize>,
     syn_retransmissions: Option<usize>,
@@ -129,7 +126,7 @@ impl Figures {
             Some(Side {
                 packets: of("packets")?,
                 bytes: of("bytes")?,
-                l2_bytes: of("l2_bytes")?,
+                l2_bytes: of("l2_bytes"),
                 flags: of("tcp_flags"),
                 syns: of("tcp_syn_count"),
                 syn_retransmissions: of("tcp_syn_retransmitted"),
@@ -155,10 +152,31 @@ impl Figures {
         FIELDS.contains(&name)
     }
 
-    /// Whether fields may depend on a column although they are not computed from it: on the protocol, and on the version
-    /// of IP that an address has.
+    /// Whether fields may depend on a column although they are not computed from it: on the protocol, on the version of
+    /// IP that an address has, and on the application.
     pub fn always_decides(column: &Column) -> bool {
-        ["protocol", "src_ip", "dst_ip"].contains(&column.name)
+        ["protocol", "src_ip", "dst_ip", "application"].contains(&column.name)
+    }
+
+    /// Whether a field follows from what [`Self::has_field`] says, and from whether directions have packets.
+    pub fn is_of_packets(name: &str) -> bool {
+        name == "flags"
+    }
+
+    /// Whether a column has the packets of a direction.
+    pub fn is_packets(column: &Column) -> bool {
+        ["fwd_packets", "rev_packets"].contains(&column.name)
+    }
+
+    /// The columns of the source and of the destination of which a field has the one of the server, or of the client, and
+    /// whether it is that of the server.
+    pub fn of_role(name: &str) -> Option<([&'static str; 2], bool)> {
+        match name {
+            "server_ip" => Some((["src_ip", "dst_ip"], true)),
+            "client_ip" => Some((["src_ip", "dst_ip"], false)),
+            "service_port" => Some((["src_port", "dst_port"], true)),
+            _ => None,
+        }
     }
 
     /// Whether null means the same as 0 in a column: it is added to others.
@@ -166,6 +184,30 @@ impl Figures {
         let name = column.name.strip_prefix("fwd_").or_else(|| column.name.strip_prefix("rev_")).unwrap_or_default();
         SEGMENTS.contains(&name) || ["tcp_syn_count", "tcp_syn_retransmitted", "tcp_response_count"].contains(&name)
     }
+}
+
+/// The figures of rows column by column, each with a number for each row; empty if it is not read, or 0 in all rows.
+pub struct FigureColumns<'a> {
+    /// Packets of both directions.
+    pub packets: [&'a [u64]; 2],
+    /// IP octets of both directions.
+    pub bytes: [&'a [u64]; 2],
+    /// Octets on the wire of both directions.
+    pub l2_bytes: [&'a [u64]; 2],
+    /// Earliest packet, ns since 1970 UTC.
+    pub first_ns: &'a [u64],
+    /// Latest packet.
+    pub last_ns: &'a [u64],
+    /// TCP segments with payload, SYN or FIN.
+    pub segments: &'a [u64],
+    /// Of these, retransmitted.
+    pub retransmitted: &'a [u64],
+    /// Of these, those whose original was lost before the capture point.
+    pub lost_before_capture: &'a [u64],
+    /// Whether [`StoredFigures::rtt_ns`] of some row may be known.
+    pub has_rtts: bool,
+    /// Whether [`StoredFigures::responses`] of some row may not be 0.
+    pub has_responses: bool,
 }
 
 /// What is computed of the rows that are decoded, and of the texts of a row group.
@@ -195,7 +237,7 @@ impl StoredFigures {
             return None;
         }
         let has_address =
-            |row: usize| figures.addresses.iter().flatten().any(|place| rows.columns[*place].address(row).is_some());
+            |row: usize| figures.addresses.iter().flatten().any(|place| rows.columns[*place].has_text(row));
         let is_flow = |row: usize| self.protocol(figures, rows, row) == NO_PROTOCOL || has_address(row);
         (0..rows.rows).all(is_flow).then_some(starts)
     }
@@ -235,6 +277,34 @@ impl StoredFigures {
         true
     }
 
+    /// The columns of rows that were prepared.
+    pub fn columns<'a>(&'a self, figures: &Figures, rows: &'a StoredRows) -> FigureColumns<'a> {
+        let numbers = |place: usize| rows.columns[place].numbers().map_or(&[][..], |rows| rows.values.as_slice());
+        let both = |place: fn(&Side) -> Option<usize>| {
+            figures.sides.each_ref().map(|side| place(side).map_or(&[][..], numbers))
+        };
+        let is_read =
+            |place: Option<usize>| place.is_some_and(|place| !matches!(rows.columns[place], StoredColumn::Nothing));
+        let any = |place: fn(&Side) -> Option<usize>| figures.sides.iter().any(|side| is_read(place(side)));
+        let has_segments = figures.sides.iter().any(|side| {
+            let places = side.segments.iter().chain([&side.syns, &side.syn_retransmissions]);
+            places.copied().any(is_read)
+        });
+        let of_segments = |numbers: &'a [u64]| if has_segments { numbers } else { &[] };
+        FigureColumns {
+            packets: both(|side| Some(side.packets)),
+            bytes: both(|side| Some(side.bytes)),
+            l2_bytes: both(|side| side.l2_bytes),
+            first_ns: numbers(figures.start),
+            last_ns: numbers(figures.end),
+            segments: of_segments(&self.segments),
+            retransmitted: of_segments(&self.retransmitted),
+            lost_before_capture: of_segments(&self.unseen),
+            has_rtts: figures.sides.iter().all(|side| is_read(side.handshake)),
+            has_responses: any(|side| side.responses) || any(|side| side.response_max),
+        }
+    }
+
     fn add_segments(&mut self, side: &Side, rows: &StoredRows) {
         let numbers = |place: Option<usize>| rows.columns[place?].numbers().map(|rows| rows.values.as_slice());
         for (at, place) in side.segments.iter().enumerate() {
@@ -268,38 +338,55 @@ impl StoredFigures {
     pub fn of(&self, figures: &Figures, rows: &StoredRows, row: usize) -> RowFigures {
         let number = |place: usize| rows.columns[place].numbers().map_or(0, |rows| rows.values[row]);
         let both = |place: fn(&Side) -> usize| [number(place(&figures.sides[0])), number(place(&figures.sides[1]))];
-        let l2_bytes = both(|side| side.l2_bytes);
-        let some = |place: Option<usize>| {
-            let numbers = rows.columns[place?].numbers()?;
-            numbers.has(row).then(|| numbers.values[row])
-        };
-        let handshakes = some(figures.sides[0].handshake).zip(some(figures.sides[1].handshake));
-        let protocol = self.protocol(figures, rows, row);
-        let has_address = figures.addresses.iter().flatten().any(|place| rows.columns[*place].address(row).is_some());
-        let protocol = has_address.then_some(protocol);
-        let server = &figures.sides[usize::from(!self.serves_source(figures, rows, row, protocol))];
-        let responses = some(server.responses).unwrap_or_default();
-        let longest = some(server.response_max);
-        // The number of answers that is stored, of which there may be none.
-        let response_sum_ns = match server.response_mean.map(|place| &rows.columns[place]) {
-            Some(StoredColumn::Float(mean)) => (mean.values[row] * responses as f64).round() as u64,
-            _ => 0,
-        };
+        let l2_bytes = [0, 1].map(|side| figures.sides[side].l2_bytes.map_or(0, number));
+        let [responses, response_sum_ns, response_max_ns] = self.responses(figures, rows, row);
         RowFigures {
             packets: both(|side| side.packets),
             bytes: both(|side| side.bytes),
             l2_bytes: l2_bytes[0].wrapping_add(l2_bytes[1]),
             first_ns: number(figures.start),
             last_ns: number(figures.end),
-            protocol,
             segments: self.segments[row],
             retransmitted: self.retransmitted[row],
-            lost_before_capture: self.unseen[row],
-            rtt_ns: handshakes.map(|(one, other)| one.saturating_add(other)),
-            responses: if longest.is_some() { responses.max(1) } else { responses },
+            rtt_ns: self.rtt_ns(figures, rows, row),
+            responses,
             response_sum_ns,
-            response_max_ns: longest.unwrap_or_default(),
+            response_max_ns,
         }
+    }
+
+    /// The IP protocol of a row; `None` without IP.
+    #[inline]
+    pub fn ip_protocol(&self, figures: &Figures, rows: &StoredRows, row: usize) -> Option<u8> {
+        let has_address = figures.addresses.iter().flatten().any(|place| rows.columns[*place].has_text(row));
+        has_address.then(|| self.protocol(figures, rows, row))
+    }
+
+    /// Whether the source of a row that was prepared is the server.
+    #[inline]
+    pub fn is_source_server(&self, figures: &Figures, rows: &StoredRows, row: usize) -> bool {
+        self.serves_source(figures, rows, row, self.ip_protocol(figures, rows, row))
+    }
+
+    /// The initial round trip of a row, if it is known.
+    #[inline]
+    pub fn rtt_ns(&self, figures: &Figures, rows: &StoredRows, row: usize) -> Option<u64> {
+        let [one, other] = figures.sides.each_ref().map(|side| some(side.handshake, rows, row));
+        one.zip(other).map(|(one, other)| one.saturating_add(other))
+    }
+
+    /// The number of answers of the server with a known response time, the sum of these times, and the longest, ns.
+    #[inline]
+    pub fn responses(&self, figures: &Figures, rows: &StoredRows, row: usize) -> [u64; 3] {
+        let server = &figures.sides[usize::from(!self.is_source_server(figures, rows, row))];
+        let responses = some(server.responses, rows, row).unwrap_or_default();
+        let longest = some(server.response_max, rows, row);
+        // The number of answers that is stored, of which there may be none.
+        let sum_ns = match server.response_mean.map(|place| &rows.columns[place]) {
+            Some(StoredColumn::Float(mean)) => (mean.values[row] * responses as f64).round() as u64,
+            _ => 0,
+        };
+        [if longest.is_some() { responses.max(1) } else { responses }, sum_ns, longest.unwrap_or_default()]
     }
 
     /// Whether the source is the server, as [`crate::server_responses`] decides.
@@ -345,6 +432,13 @@ fn read_texts<T>(column: &StoredColumn, name: &str, known: &mut Vec<T>, read: im
         known.push(read(&flow));
         is_valid
     })
+}
+
+/// The integer of a row, if it has one.
+#[inline]
+fn some(place: Option<usize>, rows: &StoredRows, row: usize) -> Option<u64> {
+    let numbers = rows.columns[place?].numbers()?;
+    numbers.has(row).then(|| numbers.values[row])
 }
 
 fn add(sums: &mut [u64], numbers: &[u64]) {

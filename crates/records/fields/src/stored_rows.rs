@@ -66,18 +66,27 @@ impl StoredColumn {
     /// The place of a null in a column of texts.
     pub const NULL: u32 = u32::MAX;
 
-    /// What stands for the value of a row: the same for equal values of a row group.
+    /// What stands for the value of a row, as of [`Self::for_each_token`].
     #[inline]
     pub fn token(&self, row: usize) -> u64 {
+        let mut token = 0;
+        self.for_each_token(&[row as u32], |of| token = of);
+        token
+    }
+
+    /// Calls a function with what stands for the value of each of some rows: the same for equal values of a row group.
+    #[inline]
+    pub fn for_each_token(&self, of: &[u32], mut use_token: impl FnMut(u64)) {
         // No stored integer is as large as this.
         const NULL: u64 = u64::MAX;
+        let of = of.iter().map(|row| *row as usize);
         match self {
-            Self::Nothing => 0,
-            Self::Unsigned(rows) if !rows.has(row) => NULL,
-            Self::Unsigned(rows) => rows.values[row],
-            Self::Float(rows) if !rows.has(row) => NULL,
-            Self::Float(rows) => rows.values[row].to_bits(),
-            Self::Text { places, .. } => places[row].into(),
+            Self::Nothing => of.for_each(|_| use_token(0)),
+            Self::Unsigned(rows) => of.for_each(|row| use_token(if rows.has(row) { rows.values[row] } else { NULL })),
+            Self::Float(rows) => {
+                of.for_each(|row| use_token(if rows.has(row) { rows.values[row].to_bits() } else { NULL }));
+            }
+            Self::Text { places, .. } => of.for_each(|row| use_token(places[row].into())),
         }
     }
 
@@ -89,6 +98,12 @@ impl StoredColumn {
             StoredText::Ip(address) => Some(*address),
             StoredText::Text(_) => None,
         }
+    }
+
+    /// Whether a row has a text or an address; `false` also in a column that is not decoded yet.
+    #[inline]
+    pub fn has_text(&self, row: usize) -> bool {
+        matches!(self, Self::Text { places, .. } if places.get(row).is_some_and(|place| *place != Self::NULL))
     }
 
     /// The integers; `None` if all are null or 0.

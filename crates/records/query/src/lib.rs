@@ -17,6 +17,7 @@ mod distinct;
 mod error;
 mod expression;
 mod group_field;
+mod group_sums;
 mod kept_groups;
 mod key_hash;
 mod lexer;

@@ -4,8 +4,11 @@ use crate::count_field::CountField;
 use crate::error::nearest;
 use crate::group_field::GroupField;
 use crate::sums::Sums;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
-use weir_fields::{Amount, Column, Field, FieldValue, Kind, SumField, column, field, name_of_heading, near_names};
+use weir_fields::{
+    Amount, Bounds, Column, Field, FieldValue, Kind, SumField, column, field, name_of_heading, near_names,
+};
 use weir_flow::FlowRecord;
 use weir_text::most_similar;
 
@@ -121,6 +124,21 @@ impl RecordOrder {
     /// The rank of a record: the largest is the first. Records without a value are the last.
     pub fn rank(&self, flow: &FlowRecord) -> (bool, u64) {
         rank(number(&self.value(flow)), self.ascending)
+    }
+
+    /// The largest rank that one of many records may have; `None` if it is not known.
+    pub fn first_rank(&self, bounds: &dyn Bounds) -> Option<(bool, u64)> {
+        let columns = self.field.bounded_by();
+        let numbers: Option<Vec<_>> = columns.into_iter().map(|column| bounds.numbers(column)).collect();
+        let ranks = numbers?.into_iter().filter(|numbers| !numbers.is_empty());
+        // Of a field of both sides, the larger value counts.
+        let rank = |numbers: RangeInclusive<u64>| if self.ascending { !numbers.start() } else { *numbers.end() };
+        ranks.map(|numbers| (true, rank(numbers))).max()
+    }
+
+    /// Whether the smallest is the first.
+    pub fn is_ascending(&self) -> bool {
+        self.ascending
     }
 }
 
@@ -244,7 +262,7 @@ impl Metric {
     }
 
     /// The number of a name; some have a short one, or that of their heading in the table.
-    fn of_name(name: &str) -> Option<Self> {
+    pub fn of_name(name: &str) -> Option<Self> {
         let short = match name {
             "duration" => Some(Self::Duration),
             "first" | "first (utc)" | "start_time" => Some(Self::FirstTime),

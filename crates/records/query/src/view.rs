@@ -41,7 +41,7 @@ pub struct ViewSettings {
     pub order: Option<Order>,
     /// Limit of the groups in memory.
     pub groups: usize,
-    /// Numbers that are not known, because records do not have what they sum up.
+    /// Numbers that are not known, because records do not have what they sum up, or that are not asked for.
     pub unknown: Vec<Metric>,
     /// Sums that are not known in the same way.
     pub unknown_sums: Vec<SumField>,
@@ -58,7 +58,9 @@ impl ViewSettings {
 
     /// The columns that the view sums up, beside those of every record.
     pub fn summed_columns(&self) -> Vec<&'static Column> {
-        View::summed_fields().chain(self.asked_columns()).collect()
+        let metrics = Metric::ALL.into_iter().filter(|metric| !self.unknown.contains(metric));
+        let fields = metrics.filter_map(Metric::field).map(|name| column(name).expect("the column exists"));
+        fields.chain(self.asked_columns()).collect()
     }
 
     /// The columns of the sums that are asked for, also by the order.
@@ -66,9 +68,9 @@ impl ViewSettings {
         self.asked_sums().into_iter().flat_map(SumField::columns).collect()
     }
 
-    /// Notes which numbers are not known, if records have only these fields.
+    /// Notes which numbers are not known, if records have only these fields, beside those that are not asked for.
     pub fn set_known(&mut self, known: &[&'static Column]) {
-        self.unknown = Metric::unknown(known);
+        self.unknown.extend(Metric::unknown(known));
         self.unknown_sums = self.asked_sums().into_iter().filter(|sum| !sum.is_known(known)).collect();
     }
 
@@ -196,8 +198,7 @@ pub struct Series {
 impl View {
     /// The fields that views sum up, beside those of every record.
     pub fn summed_fields() -> impl Iterator<Item = &'static Column> {
-        let fields = Metric::ALL.into_iter().filter_map(Metric::field);
-        fields.map(|name| column(name).expect("the column exists"))
+        Metric::ALL.into_iter().filter_map(Metric::field).map(|name| column(name).expect("the column exists"))
     }
 
     /// The name that two columns of a view of these fields, counts and sums would have.
@@ -272,6 +273,18 @@ impl View {
         let settings = ViewSettings { every_ns: Some(every_ns), groups, ..self.settings.clone() };
         let kept = Some(Arc::new(KeptGroups::new(rows.into_iter().map(|row| row.key).collect(), others.max(1) as u64)));
         Self { kept, ..Self::with_order(settings, self.order) }
+    }
+
+    /// The groups of this view in all intervals together. All groups of this one are in memory.
+    pub fn without_intervals(&self) -> Self {
+        let settings = ViewSettings { every_ns: None, ..self.settings.clone() };
+        let total_amounts = self.total_amounts.clone();
+        let mut whole = Self { total: self.total, total_amounts, ..Self::with_order(settings, self.order) };
+        for (row, sums) in self.rows.iter().enumerate() {
+            // No flow is spread.
+            whole.merge_group(self.fields_of(row), &Sums { spread_bytes: 0, ..*sums }, self.amounts_of(row));
+        }
+        whole
     }
 
     /// Takes the memory of all groups now, so that none is taken while records are added. Fields with texts take theirs
@@ -405,8 +418,15 @@ impl View {
     /// several intervals have them once, at its start, where the record itself counts.
     #[inline]
     fn add_amounts(&mut self, row: u32, part: &Sums) {
+        if part.flows != 0 {
+            self.add_amounts_to_row(row);
+        }
+    }
+
+    #[inline]
+    fn add_amounts_to_row(&mut self, row: u32) {
         let sums = self.settings.sums.len();
-        if sums == 0 || part.flows == 0 {
+        if sums == 0 {
             return;
         }
         let into = self.amounts.chunks_exact_mut(sums).nth(row as usize).unwrap_or(&mut self.other_amounts);
@@ -414,7 +434,7 @@ impl View {
     }
 
     /// Finds the row of the key, or makes a new one; `None` without memory.
-    fn row_of(&mut self, key: &[FieldValue<'_>]) -> Option<u32> {
+    pub(crate) fn row_of(&mut self, key: &[FieldValue<'_>]) -> Option<u32> {
         let Self { settings, index, hasher, keys, key_texts, rows, key_values, kept, amounts, .. } = self;
         let rest;
         let key = match kept {
@@ -455,17 +475,11 @@ impl View {
         Self { hasher: self.hasher.clone(), kept: self.kept.clone(), ..Self::with_order(settings, self.order) }
     }
 
-    /// The groups of records with these values, on the one side and, if the view has sides, on the other.
-    pub(crate) fn key_rows(&mut self, source: &[FieldValue<'_>], other: Option<&[FieldValue<'_>]>) -> KeyRows {
+    /// The groups of records with these values in intervals, on the one side and, if the view has sides, on the other.
+    pub(crate) fn key_rows(&self, source: &[FieldValue<'_>], other: Option<&[FieldValue<'_>]>) -> KeyRows {
         let is_same = other == Some(source);
         let other = other.filter(|_| !is_same);
         let mut key = KeyRows { keys: Default::default(), is_same, has_other: other.is_some(), rows: None };
-        if self.settings.every_ns.is_none() {
-            let mut row = |key| self.row_of(key).unwrap_or(u32::MAX);
-            let source = row(source);
-            key.rows = Some((0, [source, other.map_or(source, row)]));
-            return key;
-        }
         let owned = |key: &[FieldValue<'_>]| {
             let values = key.iter().cloned().map(FieldValue::into_owned);
             [FieldValue::Time(0)].into_iter().chain(values).collect::<Vec<_>>()
@@ -474,7 +488,24 @@ impl View {
         key
     }
 
-    /// Adds the figures of a record to its groups; `amounts` are its sums that are asked for.
+    /// Adds the sums of records to the rows, in their order, as they are for this side; `is_counted`: to the total, too.
+    pub(crate) fn add_to_rows(&mut self, all: impl Iterator<Item = Sums>, is_counted: bool, of_side: fn(Sums) -> Sums) {
+        for (sums, row) in all.zip(&mut self.rows) {
+            if is_counted {
+                self.total.merge(&sums);
+            }
+            row.merge(&of_side(sums));
+        }
+    }
+
+    /// Adds the sums of a record that are asked for to the total, and to the rows of its sides.
+    pub(crate) fn add_record_amounts(&mut self, amounts: &[Amount], rows: [Option<u32>; 2]) {
+        self.record_amounts.copy_from_slice(amounts);
+        merge_amounts(&self.settings.sums, &mut self.total_amounts, amounts);
+        rows.into_iter().flatten().for_each(|row| self.add_amounts_to_row(row));
+    }
+
+    /// Adds the figures of a record to its groups, with intervals; `amounts` are its sums that are asked for.
     #[inline]
     pub(crate) fn add_figures(&mut self, sums: &Sums, amounts: &[Amount], key: &mut KeyRows) {
         self.record_amounts.copy_from_slice(amounts);
@@ -499,9 +530,7 @@ impl View {
 
     fn find_rows(&mut self, start_ns: u64, key: &mut KeyRows) -> [u32; 2] {
         let mut row = |key: &mut Vec<FieldValue<'static>>| {
-            if self.settings.every_ns.is_some() {
-                key[0] = FieldValue::Time(start_ns);
-            }
+            key[0] = FieldValue::Time(start_ns);
             self.row_of(key).unwrap_or(u32::MAX)
         };
         let source = row(&mut key.keys[0]);
@@ -512,19 +541,7 @@ impl View {
     /// no counts.
     pub fn merge(&mut self, part: Self) {
         for (row, sums) in part.rows.iter().enumerate() {
-            let amounts = part.amounts_of(row);
-            match self.row_of(&part.keys[row * part.key_values..][..part.key_values]) {
-                Some(row) => {
-                    self.rows[row as usize].merge(sums);
-                    let asked = self.settings.sums.len();
-                    let into = &mut self.amounts[row as usize * asked..][..asked];
-                    merge_amounts(&self.settings.sums, into, amounts);
-                }
-                None => {
-                    self.others.merge(sums);
-                    merge_amounts(&self.settings.sums, &mut self.other_amounts, amounts);
-                }
-            }
+            self.merge_group(&part.keys[row * part.key_values..][..part.key_values], sums, part.amounts_of(row));
         }
         self.others.merge(&part.others);
         self.total.merge(&part.total);
@@ -532,6 +549,17 @@ impl View {
         merge_amounts(&self.settings.sums, &mut self.total_amounts, &part.total_amounts);
         self.spread_flows += part.spread_flows;
         self.long_flows += part.long_flows;
+    }
+
+    /// Adds sums to the row of a key, or to the others.
+    fn merge_group(&mut self, key: &[FieldValue<'_>], sums: &Sums, amounts: &[Amount]) {
+        let asked = self.settings.sums.len();
+        let (row, into) = match self.row_of(key).map(|row| row as usize) {
+            Some(row) => (&mut self.rows[row], &mut self.amounts[row * asked..][..asked]),
+            None => (&mut self.others, self.other_amounts.as_mut_slice()),
+        };
+        row.merge(sums);
+        merge_amounts(&self.settings.sums, into, amounts);
     }
 
     /// A number of a row; it does not apply if it is not known.

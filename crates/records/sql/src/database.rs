@@ -4,7 +4,7 @@ use crate::connection::{Connection, TextRows};
 use crate::error::Error;
 use crate::library::Engine;
 use crate::macros::macros;
-use crate::tokens::{first_words, quoted_identifier, quoted_text, without_end};
+use crate::tokens::{first_words, has_several, quoted_identifier, quoted_text, without_end};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -104,10 +104,12 @@ impl<'engine> Database<'engine> {
         if changes_settings(sql) {
             return Err(Error::NotSelect);
         }
+        check_statement(sql)?;
         let statement = self.connection.prepare(sql)?;
         let is_explain = statement.kind() == EXPLAIN;
         if is_explain {
             // EXPLAIN ANALYZE runs what follows.
+            check_statement(explained(sql))?;
             let explained = self.connection.prepare(explained(sql))?;
             if explained.kind() != SELECT {
                 return Err(Error::NotSelect);
@@ -128,6 +130,58 @@ impl<'engine> Database<'engine> {
     /// Percent of the query that runs; `None` if it is not known.
     pub fn progress_percent(&self) -> Option<f64> {
         self.connection.progress_percent()
+    }
+}
+
+/// Statements that are refused by name: what DuckDB says of them is about its locked settings.
+const REFUSED: [&str; 34] = [
+    "alter",
+    "analyze",
+    "attach",
+    "begin",
+    "call",
+    "checkpoint",
+    "comment",
+    "commit",
+    "copy",
+    "create",
+    "deallocate",
+    "delete",
+    "detach",
+    "drop",
+    "execute",
+    "export",
+    "force",
+    "import",
+    "insert",
+    "install",
+    "load",
+    "merge",
+    "pivot",
+    "pragma",
+    "prepare",
+    "reset",
+    "rollback",
+    "set",
+    "start",
+    "truncate",
+    "unpivot",
+    "update",
+    "use",
+    "vacuum",
+];
+
+/// Checks that the SQL is one statement, and none that is refused by its first word.
+///
+/// # Errors
+/// It is not.
+fn check_statement(sql: &str) -> Result<(), Error> {
+    if has_several(sql) {
+        return Err(Error::Several);
+    }
+    match first_words(sql, 1).into_iter().next() {
+        Some((word, _)) if REFUSED.contains(&word.as_str()) => Err(Error::Statement(word.to_uppercase())),
+        _ => Ok(()),
     }
 }
 
@@ -279,6 +333,22 @@ mod tests {
             ("explain", ""),
         ] {
             assert_eq!(explained(sql), rest);
+        }
+    }
+
+    #[test]
+    fn statements_are_refused_by_their_first_word() {
+        let word = |sql: &str| match check_statement(sql) {
+            Err(Error::Statement(word)) => word,
+            other => panic!("{sql}: {other:?}"),
+        };
+        assert_eq!(word("/* x */ Copy flows to 'x'"), "COPY");
+        assert_eq!(word("PRAGMA database_list;"), "PRAGMA");
+        for sql in ["select 1 as copy", "\"copy\"", "(select 1)", "from copy", "select 'a;b' ; -- c;d", ""] {
+            assert!(check_statement(sql).is_ok(), "{sql}");
+        }
+        for sql in ["select 1; select 2", ";select 1", "select 1;;copy x to 'y'"] {
+            assert!(matches!(check_statement(sql), Err(Error::Several)) == (sql != ";select 1"), "{sql}");
         }
     }
 }

@@ -22,6 +22,15 @@ pub enum Error {
         "only SELECT, DESCRIBE, SUMMARIZE and EXPLAIN of these are possible, without functions that change settings"
     )]
     NotSelect,
+    /// A statement that begins with this word, in capitals.
+    #[error("{0} is not possible: a query only reads")]
+    Statement(String),
+    /// Two statements or more.
+    #[error("the SQL has more than one statement; a query is one")]
+    Several,
+    /// What the query needs at a time, and DuckDB cannot write to a folder, is more than it may take.
+    #[error("the query needs more memory than it may take")]
+    Memory,
     /// The SQL has a NUL character.
     #[error("the SQL has a NUL character")]
     Nul,
@@ -33,6 +42,12 @@ pub enum Error {
 impl Error {
     /// That of a message of DuckDB.
     pub(crate) fn of(message: String) -> Self {
-        if message.starts_with("INTERRUPT") { Self::Interrupted } else { Self::Sql(message) }
+        if message.starts_with("INTERRUPT") {
+            Self::Interrupted
+        } else if message.starts_with("Out of Memory") && !message.contains("temp_directory") {
+            Self::Memory
+        } else {
+            Self::Sql(message)
+        }
     }
 }

@@ -66,6 +66,13 @@ pub(crate) fn without_end(sql: &str) -> &str {
     &sql[..tokens(sql).1]
 }
 
+/// Whether a statement follows another one.
+pub(crate) fn has_several(sql: &str) -> bool {
+    let tokens = tokens(sql).0;
+    let statements = tokens.split(|token| *token == Token::Sign(';')).filter(|statement| !statement.is_empty());
+    statements.count() > 1
+}
+
 /// A name in SQL, quoted.
 pub fn quoted_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))

@@ -1,15 +1,17 @@
 //! Reads the columns of a row group, for sums without records.
 
 use crate::reading::{Reader, too_few_values};
-use crate::row_group::{Typed, Values, address, time};
+use crate::row_group::{Typed, Values, time};
 use crate::schema::NS_REST;
-use parquet::data_type::{ByteArray, ByteArrayType, DataType};
+use crate::text_column::TextColumn;
+use parquet::basic::Type as Physical;
+use parquet::data_type::DataType;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::RowGroupMetaData;
-use parquet::file::reader::FileReader;
+use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::statistics::Statistics;
-use std::collections::HashMap;
-use weir_fields::{Column, ColumnKind, Restored, RowSums, Rows, StoredColumn, StoredRows, StoredText};
+use parquet::schema::types::SchemaDescriptor;
+use weir_fields::{Column, ColumnKind, Restored, RowSums, Rows, StoredColumn, StoredRows};
 
 /// Rows that are decoded together: their columns fit into the cache of a core.
 const CHUNK: usize = 2048;
@@ -68,8 +70,12 @@ struct GroupColumn {
     column: &'static Column,
     decides: bool,
     /// `None` if all rows are null or 0.
-    values: Option<Values>,
-    texts: Texts,
+    source: Option<Source>,
+}
+
+enum Source {
+    Numbers(Box<Values>),
+    Texts(Box<TextColumn>),
 }
 
 impl ColumnGroup {
@@ -79,11 +85,11 @@ impl ColumnGroup {
         let schema = metadata.schema_descr();
         let open = |column: &&'static Column| {
             let is_nothing = has_only_nothing(metadata, column, plan.zeros.contains(column));
-            let values = if is_nothing { None } else { Some(Values::open(&*group, schema, column)?) };
-            Ok(GroupColumn { column, decides: plan.deciding.contains(column), values, texts: Texts::default() })
+            let source = if is_nothing { None } else { Some(Source::open(&*group, schema, column)?) };
+            Ok(GroupColumn { column, decides: plan.deciding.contains(column), source })
         };
         let columns: Vec<_> = plan.columns.iter().map(open).collect::<Result<_>>()?;
-        let kinds = columns.iter().map(|of| match (&of.values, of.column.kind) {
+        let kinds = columns.iter().map(|of| match (&of.source, of.column.kind) {
             (None, _) => StoredColumn::Nothing,
             (_, ColumnKind::Time | ColumnKind::Integer) => StoredColumn::Unsigned(Rows::default()),
             (_, ColumnKind::Number) => StoredColumn::Float(Rows::default()),
@@ -105,20 +111,44 @@ impl ColumnGroup {
     /// Decodes the next rows of the columns that decide, or of the others.
     fn decode(&mut self, rows: usize, decides: bool) -> Result<()> {
         for (of, to) in self.columns.iter_mut().zip(&mut self.rows.columns).filter(|(of, _)| of.decides == decides) {
-            let Some(values) = &mut of.values else { continue };
-            values.decode(rows)?;
-            if Restored::is_required(of.column) && values.has_null() {
-                return Err(too_few_values());
+            match (&mut of.source, to) {
+                (None, _) => {}
+                (Some(Source::Texts(texts)), StoredColumn::Text { places, values }) => {
+                    texts.decode(rows, places, values)?;
+                }
+                (Some(Source::Texts(_)), _) => return Err(too_few_values()),
+                (Some(Source::Numbers(values)), to) => {
+                    values.decode(rows)?;
+                    if Restored::is_required(of.column) && values.has_null() {
+                        return Err(too_few_values());
+                    }
+                    copy(values, to)?;
+                }
             }
-            copy(values, &mut of.texts, to)?;
         }
         Ok(())
     }
 
     /// Leaves out the next rows of the columns that do not decide.
     fn skip(&mut self, rows: usize) {
-        let others = self.columns.iter_mut().filter(|of| !of.decides);
-        others.filter_map(|of| of.values.as_mut()).for_each(|values| values.skip(rows));
+        for of in self.columns.iter_mut().filter(|of| !of.decides) {
+            match &mut of.source {
+                Some(Source::Numbers(values)) => values.skip(rows),
+                Some(Source::Texts(texts)) => texts.skip(rows),
+                None => {}
+            }
+        }
+    }
+}
+
+impl Source {
+    fn open(group: &dyn RowGroupReader, schema: &SchemaDescriptor, column: &Column) -> Result<Self> {
+        let is_number = matches!(column.kind, ColumnKind::Time | ColumnKind::Integer | ColumnKind::Number);
+        let at = schema.columns().iter().position(|of| of.name() == column.name).ok_or_else(too_few_values)?;
+        if is_number || schema.column(at).physical_type() != Physical::BYTE_ARRAY {
+            return Values::open(group, schema, column).map(|values| Self::Numbers(Box::new(values)));
+        }
+        TextColumn::open(group, at, column.kind == ColumnKind::Address).map(|texts| Self::Texts(Box::new(texts)))
     }
 }
 
@@ -138,7 +168,7 @@ fn has_only_nothing(group: &RowGroupMetaData, column: &Column, is_zero_nothing: 
 }
 
 /// Copies decoded values to rows.
-fn copy(values: &Values, texts: &mut Texts, to: &mut StoredColumn) -> Result<()> {
+fn copy(values: &Values, to: &mut StoredColumn) -> Result<()> {
     match (values, to) {
         (Values::Times(times), StoredColumn::Unsigned(to)) => {
             let (micros, rest) = &**times;
@@ -153,8 +183,6 @@ fn copy(values: &Values, texts: &mut Texts, to: &mut StoredColumn) -> Result<()>
             spread(integers, to, |_, number| u64::try_from(*number).ok())
         }
         (Values::Numbers(numbers), StoredColumn::Float(to)) => spread(numbers, to, |_, number| Some(*number)),
-        (Values::Addresses(of), StoredColumn::Text { places, values }) => texts.copy(of, places, values, true),
-        (Values::Texts(of), StoredColumn::Text { places, values }) => texts.copy(of, places, values, false),
         _ => Err(too_few_values()),
     }
 }
@@ -194,69 +222,4 @@ fn spread<T: DataType, V: Copy + Default>(
 
 fn invalid() -> ParquetError {
     ParquetError::General("a column has an invalid value".into())
-}
-
-/// Finds the places of texts. Values of a dictionary are the same octets in memory each time.
-#[derive(Default)]
-struct Texts {
-    /// Places by octets.
-    places: HashMap<Box<[u8]>, u32, ahash::RandomState>,
-    /// The last values at each hash of their address, which stay in memory as long as they are here.
-    recent: Vec<Option<(ByteArray, u32)>>,
-}
-
-/// Entries of [`Texts::recent`].
-const RECENT: usize = 1 << 12;
-
-impl Texts {
-    fn copy(
-        &mut self,
-        of: &Typed<ByteArrayType>,
-        places: &mut Vec<u32>,
-        values: &mut Vec<StoredText>,
-        is_address: bool,
-    ) -> Result<()> {
-        places.clear();
-        self.recent.resize(RECENT, None);
-        let mut texts = of.values.iter();
-        for level in &of.present {
-            if *level == 0 {
-                places.push(StoredColumn::NULL);
-                continue;
-            }
-            let text = texts.next().ok_or_else(too_few_values)?;
-            places.push(self.place(text, values, is_address)?);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn place(&mut self, text: &ByteArray, values: &mut Vec<StoredText>, is_address: bool) -> Result<u32> {
-        let octets = text.data();
-        let hash = (octets.as_ptr().addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let recent = &mut self.recent[(hash >> (u64::BITS - RECENT.trailing_zeros())) as usize];
-        if let Some((known, place)) = recent
-            && std::ptr::eq(known.data(), octets)
-        {
-            return Ok(*place);
-        }
-        let place = match self.places.get(octets) {
-            Some(place) => *place,
-            None => {
-                let place = values.len() as u32;
-                values.push(stored_text(octets, is_address).ok_or_else(invalid)?);
-                self.places.insert(octets.into(), place);
-                place
-            }
-        };
-        *recent = Some((text.clone(), place));
-        Ok(place)
-    }
-}
-
-fn stored_text(octets: &[u8], is_address: bool) -> Option<StoredText> {
-    if is_address {
-        return address(octets).map(StoredText::Ip);
-    }
-    std::str::from_utf8(octets).ok().map(|text| StoredText::Text(text.into()))
 }

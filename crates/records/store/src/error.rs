@@ -7,6 +7,20 @@ pub enum Error {
     /// There are other files in the folder.
     #[error("{}: the folder is not empty, and is no store of Weir; to read other files, name each", .0.display())]
     NoStore(PathBuf),
+    /// Another program names its folders as a store does.
+    #[error(
+        "{}: this is no store of Weir: all {number} Parquet files and folders in it are of another program, the first is \
+         {}",
+        path.display(), first.display()
+    )]
+    ForeignFiles {
+        /// The folder.
+        path: PathBuf,
+        /// The first file or folder.
+        first: PathBuf,
+        /// How many there are.
+        number: usize,
+    },
     /// The content of a file is kept.
     #[error("{}: the file exists and is not empty", .0.display())]
     NotEmpty(PathBuf),

@@ -35,6 +35,9 @@ const FOLDER_MODE: u32 = 0o750;
 const FRESH: &str = "flows-";
 pub const SORTED: &str = "hour-";
 const ENDING: &str = ".parquet";
+/// First octets of the names of folders.
+const DAY: &str = "date=";
+const HOUR: &str = "hour=";
 
 /// An hour since 1970-01-01 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,13 +69,13 @@ impl Hour {
     pub fn date(self) -> String {
         let path = self.path();
         let day = path.parent().and_then(Path::to_str).unwrap_or_default();
-        day.trim_start_matches("date=").into()
+        day.trim_start_matches(DAY).into()
     }
 
     /// The hour of names of folders.
     fn of_names(day: &str, hour: &str) -> Option<Self> {
-        let day: jiff::civil::Date = day.strip_prefix("date=")?.parse().ok()?;
-        let hour = hour.strip_prefix("hour=").filter(|hour| hour.len() == 2)?.parse::<u64>().ok()?;
+        let day: jiff::civil::Date = day.strip_prefix(DAY)?.parse().ok()?;
+        let hour = hour.strip_prefix(HOUR).filter(|hour| hour.len() == 2)?.parse::<u64>().ok()?;
         let start = day.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second();
         (hour < HOURS_PER_DAY).then_some(Self(u64::try_from(start).ok()? / 3600 + hour))
     }
@@ -98,6 +101,8 @@ pub struct Content {
     pub files: Vec<StoredFile>,
     /// What is none of a store, which is left as it is.
     pub strange: Vec<PathBuf>,
+    /// Of another program, too, and there may be flows in it: Parquet files, and folders named as those of days and hours.
+    pub foreign: Vec<PathBuf>,
     /// Folders that cannot be read.
     pub unreadable: Vec<(PathBuf, io::Error)>,
 }
@@ -131,9 +136,7 @@ impl Folder {
         self.make_folder(&self.root).map_err(failed)?;
         let private = self.root.join(PRIVATE);
         if !is_folder(&private) {
-            if !has_days_only(&self.root).map_err(failed)? {
-                return Err(Error::NoStore(self.root.clone()));
-            }
+            self.check_content()?;
             self.make_folder(&private).map_err(failed)?;
         }
         let file = self.open_lock(&private.join(LOCK)).map_err(failed)?;
@@ -172,8 +175,21 @@ impl Folder {
     /// It has other content, or cannot be read.
     pub fn check_content(&self) -> Result<(), Error> {
         let failed = |error| Error::Io { path: self.root.clone(), error };
-        let is_store = has_days_only(&self.root).map_err(failed)? || is_folder(&self.root.join(PRIVATE));
-        if is_store { Ok(()) } else { Err(Error::NoStore(self.root.clone())) }
+        if is_folder(&self.root.join(PRIVATE)) {
+            return Ok(());
+        }
+        if !has_days_only(&self.root).map_err(failed)? {
+            return Err(Error::NoStore(self.root.clone()));
+        }
+        let content = self.content().map_err(failed)?;
+        match content.foreign.first() {
+            Some(first) if content.files.is_empty() => Err(Error::ForeignFiles {
+                path: self.root.clone(),
+                first: first.clone(),
+                number: content.foreign.len(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the locked file is still that of the folder: it may have been removed or replaced.
@@ -304,12 +320,12 @@ impl Folder {
         let mut content = Content::default();
         for (day, day_path) in names(&self.root)?.into_iter().filter(|(name, _)| name != PRIVATE) {
             if Hour::of_names(&day, "hour=00").is_none() || !is_folder(&day_path) {
-                content.strange.push(day_path);
+                content.add_other(&day, day_path);
                 continue;
             }
             for (name, hour_path) in content.names_in(&day_path) {
                 let Some(hour) = Hour::of_names(&day, &name).filter(|_| is_folder(&hour_path)) else {
-                    content.strange.push(hour_path);
+                    content.add_other(&name, hour_path);
                     continue;
                 };
                 for (name, path) in content.names_in(&hour_path) {
@@ -319,6 +335,7 @@ impl Folder {
         }
         content.files.sort();
         content.strange.sort();
+        content.foreign.sort();
         Ok(content)
     }
 
@@ -355,10 +372,17 @@ impl Content {
             Ok(file) if is_ours && file.is_file() => {
                 self.files.push(StoredFile { hour, path, octets: file.len(), is_sorted: name.starts_with(SORTED) });
             }
-            Ok(_) => self.strange.push(path),
+            Ok(_) => self.add_other(name, path),
             // It was removed meanwhile.
             Err(_) => {}
         }
+    }
+
+    /// Adds what is none of the store.
+    fn add_other(&mut self, name: &str, path: PathBuf) {
+        let is_of_time = name.starts_with(DAY) || name.starts_with(HOUR);
+        let may_have_flows = name.to_ascii_lowercase().ends_with(ENDING) || is_of_time && is_folder(&path);
+        if may_have_flows { self.foreign.push(path) } else { self.strange.push(path) }
     }
 
     /// Octets of all files.

@@ -24,6 +24,7 @@ mod settings;
 mod single_file;
 mod source;
 mod summing;
+mod text_column;
 mod writer;
 
 pub use arrow::{ARROW_END, ARROW_ROWS, ArrowRows};
@@ -37,5 +38,5 @@ pub use schema::{ANONYMISED_KEY, FIELDS_KEY, NS_REST, ROW_GROUP_ROWS, RowForm, S
 pub use settings::{Settings, UpkeepTimes};
 pub use single_file::SingleFile;
 pub use source::{Damage, FlowReader, Found, columns_of, starts_ns};
-pub use summing::Summing;
+pub use summing::{Collecting, Summing};
 pub use writer::{Writer, memory_bytes};

@@ -107,11 +107,13 @@ impl Worker {
     fn content(&mut self) -> Option<Content> {
         // The writer tells what is wrong with the folder.
         let content = self.folder.content().ok()?;
-        if content.strange.len() > self.told_strange {
-            let (files, first) = (content.strange.len(), content.strange[0].display());
+        let mut others = content.strange.iter().chain(&content.foreign);
+        let files = content.strange.len() + content.foreign.len();
+        if let Some(first) = others.next().filter(|_| files > self.told_strange) {
+            let first = first.display();
             info!(sink = self.name, files, %first, "the folder has files that are none of the store, they stay");
         }
-        self.told_strange = content.strange.len();
+        self.told_strange = files;
         Some(content)
     }
 

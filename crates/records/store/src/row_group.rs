@@ -24,6 +24,8 @@ pub struct RowGroup {
     /// Rows that are not decoded.
     rows_left: usize,
     chunk: Chunk,
+    /// Whether the last row that was decided about is selected.
+    last_matches: bool,
     /// Records of the deciding columns only.
     scratch: Vec<FlowRecord>,
 }
@@ -31,8 +33,10 @@ pub struct RowGroup {
 /// Decoded rows.
 #[derive(Default)]
 struct Chunk {
-    /// For each row, whether it is selected.
+    /// For each row, whether it is read.
     selected: Vec<bool>,
+    /// Rows that are not selected.
+    others: usize,
     /// Rows that were taken.
     taken: usize,
 }
@@ -73,7 +77,7 @@ impl RowGroup {
             Ok(RowColumn { column, values: Values::open(group, schema, column)?, decides })
         };
         let columns = restored.columns().iter().map(open).collect::<Result<_>>()?;
-        Ok(Self { columns, rows_left, chunk: Chunk::default(), scratch: Vec::new() })
+        Ok(Self { columns, rows_left, chunk: Chunk::default(), last_matches: false, scratch: Vec::new() })
     }
 
     /// Whether all rows were read.
@@ -81,21 +85,21 @@ impl RowGroup {
         self.rows_left == 0 && self.chunk.taken == self.chunk.selected.len()
     }
 
-    /// Appends the selected records of the next rows, up to a number of them. Returns the number of the other rows.
+    /// Appends the selected records of the next rows, up to a number of them. Returns how many rows that were decoded now
+    /// are not selected.
     pub fn read(&mut self, selection: Option<&Selection>, records: &mut Vec<FlowRecord>, most: usize) -> Result<usize> {
         if self.chunk.taken == self.chunk.selected.len() && !self.decode(selection)? {
-            return Ok(self.chunk.selected.drain(..).len());
+            self.chunk.selected.clear();
         }
         let most = most.min(self.chunk.selected.len() - self.chunk.taken);
-        let mut others = 0;
         for done in (0..most).step_by(SLICE) {
-            others += self.take(SLICE.min(most - done), records)?;
+            self.take(SLICE.min(most - done), records)?;
         }
-        Ok(others)
+        Ok(std::mem::take(&mut self.chunk.others))
     }
 
-    /// Appends the selected records of some decoded rows. Returns the number of the other rows.
-    fn take(&mut self, rows: usize, records: &mut Vec<FlowRecord>) -> Result<usize> {
+    /// Appends the selected records of some decoded rows.
+    fn take(&mut self, rows: usize, records: &mut Vec<FlowRecord>) -> Result<()> {
         let rows = &self.chunk.selected[self.chunk.taken..][..rows];
         let selected = rows.iter().filter(|is_selected| **is_selected).count();
         let first = records.len();
@@ -103,13 +107,11 @@ impl RowGroup {
         for RowColumn { column, values, .. } in &mut self.columns {
             values.take(column, self.chunk.taken, rows, &mut records[first..])?;
         }
-        let others = rows.len() - selected;
         self.chunk.taken += rows.len();
-        finish(&mut records[first..])?;
-        Ok(others)
+        finish(&mut records[first..])
     }
 
-    /// Decodes the next rows. Returns whether one of them is selected: otherwise only the deciding columns are decoded.
+    /// Decodes the next rows. Returns whether one of them is read: otherwise only the deciding columns are decoded.
     fn decode(&mut self, selection: Option<&Selection>) -> Result<bool> {
         let rows = CHUNK.min(self.rows_left);
         self.rows_left -= rows;
@@ -146,13 +148,18 @@ impl RowGroup {
             values.take(column, row, differs, &mut self.scratch)?;
         }
         finish(&mut self.scratch)?;
-        let mut records = self.scratch.iter();
-        let selected = &mut self.chunk.selected;
+        let mut records = self.scratch.iter().peekable();
+        let Chunk { selected, others, .. } = &mut self.chunk;
+        let (mut matches, mut is_wanted) = (self.last_matches, selected.last().copied().unwrap_or_default());
         for differs in differs {
-            let record = if *differs { records.next() } else { None };
-            let before = selected.last().copied().unwrap_or_default();
-            selected.push(record.map_or(before, |record| (selection.matches)(record)));
+            if let Some(record) = records.next_if(|_| *differs) {
+                matches = (selection.matches)(record);
+                is_wanted = matches && selection.is_wanted.as_ref().is_none_or(|is_wanted| is_wanted(record));
+            }
+            *others += usize::from(!matches);
+            selected.push(is_wanted);
         }
+        self.last_matches = matches;
         Ok(())
     }
 }

@@ -11,14 +11,18 @@ use weir_fields::{Bounds, Column, ColumnKind};
 use weir_flow::FlowRecord;
 
 /// Whether some of many records may be selected.
-type MayMatch = dyn Fn(&dyn Bounds) -> bool + Send;
+type MayMatch = dyn Fn(&dyn Bounds) -> bool + Send + Sync;
+/// Whether a record is selected, or wanted.
+type Decide = dyn Fn(&FlowRecord) -> bool + Send + Sync;
 
 /// Records that are read.
 pub struct Selection {
     /// The columns that decide about a record.
     pub columns: Vec<&'static Column>,
     /// Whether a record is selected that has these columns.
-    pub matches: Box<dyn Fn(&FlowRecord) -> bool + Send>,
+    pub matches: Box<Decide>,
+    /// Whether a selected record is read, too: the others are only counted. `None`: all are.
+    pub is_wanted: Option<Box<Decide>>,
     /// For the bounds of a row group.
     pub may_match: Box<MayMatch>,
 }

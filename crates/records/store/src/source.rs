@@ -4,7 +4,7 @@
 //! records of a file until it is damaged, in the order of the file.
 
 use crate::error::Error;
-use crate::folder::{Folder, Hour, StoredFile};
+use crate::folder::{Content, Folder, Hour, StoredFile};
 use crate::reading::{Reader, SharedFile, guarded, reader, reader_of};
 use crate::row_group::RowGroup;
 use crate::schema::RowForm;
@@ -41,7 +41,9 @@ pub struct FlowReader {
     pub done_octets: u64,
     /// Octets of all files.
     pub total_octets: u64,
-    selection: Option<Selection>,
+    selection: Option<Arc<Selection>>,
+    /// Row groups are taken from the last one to the first.
+    is_backwards: bool,
     /// Records of these files that are not selected.
     pub others: u64,
 }
@@ -67,6 +69,26 @@ struct HourFiles {
 
 /// Where the reading of row groups began.
 pub(crate) struct Start(VecDeque<HourFiles>);
+
+/// A row group of a file.
+pub(crate) struct Group {
+    pub reader: Arc<Reader>,
+    /// The same file, for Bloom filters.
+    file: SharedFile,
+    /// The number of the row group.
+    pub at: usize,
+}
+
+impl Group {
+    /// What the index of the file says of it.
+    pub fn bounds(&self) -> GroupBounds<'_> {
+        GroupBounds { group: self.reader.metadata().row_group(self.at), file: &self.file }
+    }
+
+    pub fn rows(&self) -> u64 {
+        u64::try_from(self.reader.metadata().row_group(self.at).num_rows()).unwrap_or_default()
+    }
+}
 
 struct OpenFile {
     path: PathBuf,
@@ -120,8 +142,17 @@ impl FlowReader {
             Error::NoFlows { path, column }
         })?;
         let (open, done_octets) = (VecDeque::new(), 0);
-        let reader =
-            Self { hours, restored, open, damaged: Vec::new(), done_octets, total_octets, selection: None, others: 0 };
+        let reader = Self {
+            hours,
+            restored,
+            open,
+            damaged: Vec::new(),
+            done_octets,
+            total_octets,
+            selection: None,
+            is_backwards: false,
+            others: 0,
+        };
         Ok(Found { reader, damaged, strange, form })
     }
 
@@ -135,18 +166,35 @@ impl FlowReader {
         self.restored.keep_only(fields);
     }
 
+    /// From now on records have no octets of frames, unless these decide about them.
+    pub fn leave_out_frames(&mut self) {
+        let deciding = self.selection.as_ref().map_or(&[][..], |selection| &selection.columns);
+        self.restored.leave_out_frames(deciding);
+    }
+
     /// From now on these records only are read: those that `matches` selects by some fields. `may_match` says whether
     /// some of many records may be selected.
     pub fn select(
         &mut self,
         fields: &[&'static Column],
-        matches: impl Fn(&FlowRecord) -> bool + Send + 'static,
-        may_match: impl Fn(&dyn Bounds) -> bool + Send + 'static,
+        matches: impl Fn(&FlowRecord) -> bool + Send + Sync + 'static,
+        may_match: impl Fn(&dyn Bounds) -> bool + Send + Sync + 'static,
     ) {
-        let mut deciding = self.restored.clone();
-        deciding.keep_only(fields);
-        let columns = deciding.columns().to_vec();
-        self.selection = Some(Selection { columns, matches: Box::new(matches), may_match: Box::new(may_match) });
+        let columns = self.columns_for(fields);
+        let (matches, may_match) = (Box::new(matches), Box::new(may_match));
+        self.selection = Some(Arc::new(Selection { columns, matches, is_wanted: None, may_match }));
+    }
+
+    /// The stored columns of records that have these fields, to decide about other records.
+    pub(crate) fn columns_for(&self, fields: &[&'static Column]) -> Vec<&'static Column> {
+        let mut restored = self.restored.clone();
+        restored.keep_only_deciding(fields);
+        restored.columns().to_vec()
+    }
+
+    /// Which records are read, and what of them.
+    pub(crate) fn plan(&self) -> (Restored, Option<Arc<Selection>>) {
+        (self.restored.clone(), self.selection.clone())
     }
 
     /// Appends records, up to a number of them. Returns whether there are more.
@@ -163,7 +211,7 @@ impl FlowReader {
         }
         let Some(mut file) = self.open.pop_front() else { return Ok(true) };
         let before = records.len();
-        match guarded(|| file.read(&self.restored, self.selection.as_ref(), records, most)) {
+        match guarded(|| file.read(&self.restored, self.selection.as_deref(), records, most)) {
             Ok(Some(others)) => {
                 self.others += others;
                 self.open.push_front(file);
@@ -186,21 +234,30 @@ impl FlowReader {
 
     /// As if nothing had been read.
     pub(crate) fn restart(&mut self, Start(hours): Start) {
-        self.hours = hours;
+        (self.hours, self.is_backwards) = (hours, false);
         self.open.clear();
         self.damaged.clear();
         (self.done_octets, self.others) = (0, 0);
     }
 
-    /// The next row group of which records may be selected, and the columns that are read; `None` at the end.
+    /// From now on, [`Self::next_group`] takes row groups from the last one to the first. Nothing is read yet.
+    pub(crate) fn turn_back(&mut self) {
+        self.is_backwards = true;
+        self.hours = std::mem::take(&mut self.hours).into_iter().rev().collect();
+    }
+
+    /// The next row group of which records may be selected; `None` at the end.
     ///
     /// # Errors
     /// A file cannot be opened.
-    pub(crate) fn next_group(&mut self) -> std::result::Result<Option<(Arc<Reader>, usize)>, Damage> {
+    pub(crate) fn next_group(&mut self) -> std::result::Result<Option<Group>, Damage> {
         loop {
             let Some(file) = self.open.front_mut() else {
                 let Some(hour) = self.hours.pop_front() else { return Ok(None) };
                 self.open_hour(hour);
+                if self.is_backwards {
+                    self.open.make_contiguous().reverse();
+                }
                 match self.damaged.pop() {
                     Some(damage) => return Err(damage),
                     None => continue,
@@ -211,30 +268,26 @@ impl FlowReader {
                 self.open.pop_front();
                 continue;
             }
-            let at = file.next_group;
+            let at =
+                if self.is_backwards { file.reader.num_row_groups() - 1 - file.next_group } else { file.next_group };
             file.next_group += 1;
-            let group = file.reader.metadata().row_group(at);
-            let bounds = GroupBounds { group, file: &file.file };
-            if self.selection.as_ref().is_none_or(|selection| (selection.may_match)(&bounds)) {
-                return Ok(Some((file.reader.clone(), at)));
+            let group = Group { reader: file.reader.clone(), file: file.file.clone(), at };
+            if self.selection.as_ref().is_none_or(|selection| (selection.may_match)(&group.bounds())) {
+                return Ok(Some(group));
             }
-            self.others += u64::try_from(group.num_rows()).unwrap_or_default();
+            self.others += group.rows();
         }
     }
 
-    /// The columns that are read, and of these the ones that decide about a record.
-    pub(crate) fn columns(&self) -> (&[&'static Column], &[&'static Column]) {
-        (self.restored.columns(), self.selection.as_ref().map_or(&[][..], |selection| selection.columns.as_slice()))
+    /// The columns whose values are read from the files, in the order in which they are, and of these the ones that decide
+    /// about a record.
+    pub fn columns(&self) -> (&[&'static Column], &[&'static Column]) {
+        (self.restored.columns(), self.selection.as_ref().map_or(&[][..], |selection| &selection.columns))
     }
 
     /// The stored columns that these fields are computed from.
     pub fn sources(&self, fields: &[&'static Column]) -> Vec<&'static Column> {
         self.restored.sources(fields)
-    }
-
-    /// The columns whose values are read from the files, in the order in which they are.
-    pub fn read_columns(&self) -> &[&'static Column] {
-        self.restored.columns()
     }
 
     /// Opens all files of an hour, so that it is as at one moment: sorted files replace others, with the same records.
@@ -313,6 +366,7 @@ fn hours_of(
     let folder = Folder::new(path, None);
     folder.check_content()?;
     let content = folder.content().map_err(failed)?;
+    damaged.extend(of_others(&content));
     strange.extend(content.strange);
     damaged.extend(content.unreadable.into_iter().map(|(path, error)| Damage { path, error }));
     let hours = content.files.chunk_by(|a, b| a.hour == b.hour);
@@ -325,6 +379,16 @@ fn hours_of(
         files: files.iter().map(|file| file.path.clone()).collect(),
     };
     Ok(hours.filter(is_wanted).map(of_hour).collect())
+}
+
+/// What a store has of other programs, as one damage: its flows are left out.
+fn of_others(content: &Content) -> Option<Damage> {
+    let [path, others @ ..] = content.foreign.as_slice() else { return None };
+    let error = match others.len() {
+        0 => "this is none of the store, and its flows are left out".into(),
+        others => format!("this and {others} more are none of the store, and their flows are left out"),
+    };
+    Some(Damage { path: path.clone(), error: io::Error::other(error) })
 }
 
 /// The first and the last start of the flows of stores and single files, ns since 1970 UTC; `None` without flows. Of a

@@ -4,7 +4,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use weir_fields::{Column, InvalidFields, InvalidSumField, SumField, select_columns};
 use weir_query::{
-    CountField, Expression, ExpressionError, GroupField, InvalidGroupField, InvalidOrder, Order, View, ViewSettings,
+    CountField, Expression, ExpressionError, GroupField, InvalidGroupField, InvalidOrder, Metric, Order, View,
+    ViewSettings,
 };
 use weir_text::units::ParseError;
 use weir_text::zone::TimeError;
@@ -57,6 +58,10 @@ pub enum InvalidQuery {
     TooManySums,
     #[error("sum: only groups and intervals have sums")]
     SumOfFlows,
+    #[error("numbers: there is no number {0:?}; use some of {names}", names = Metric::ALL.map(Metric::name).join(", "))]
+    Number(String),
+    #[error("numbers: only groups and intervals have numbers; flows have fields")]
+    NumbersOfFlows,
     #[error("from: {0}")]
     From(TimeError),
     #[error("to: {0}")]
@@ -152,6 +157,15 @@ pub fn sums(
     let settings = ViewSettings { groups, ..one };
     View::new(settings.clone())?;
     Ok(settings)
+}
+
+/// The parameter `numbers`: a view with these only, and the one by which it is sorted.
+pub fn with_numbers(settings: ViewSettings, numbers: &str) -> Result<ViewSettings, InvalidQuery> {
+    let number = |name: &str| Metric::of_name(name).ok_or_else(|| InvalidQuery::Number(name.into()));
+    let mut wanted = numbers.split(',').map(number).collect::<Result<Vec<_>, _>>()?;
+    wanted.extend(View::new(settings.clone())?.order_metric());
+    let unknown = Metric::ALL.into_iter().filter(|metric| !wanted.contains(metric)).collect();
+    Ok(ViewSettings { unknown, ..settings })
 }
 
 /// Appends a list of JSON objects, each of which has a line break behind it.

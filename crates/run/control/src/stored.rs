@@ -58,6 +58,9 @@ pub struct Query {
     /// More sums of each group or interval, as --sum: dns_failed, http_errors, failed and others (weir help views), up to
     /// 16, joined by commas. With by or every
     sum: Option<String>,
+    /// Numbers of groups and intervals, joined by commas: flows, packets, bytes and others, as --by writes them. The others
+    /// are null, and their columns are not read. Default: all
+    numbers: Option<String>,
     /// The number by which flows or groups are sorted, the largest first; NUMBER:asc for the smallest first. Default: the
     /// newest flows, the newest last; groups by bytes
     sort: Option<String>,
@@ -271,10 +274,16 @@ impl Query {
                 return Err(InvalidQuery::OffsetOfGroups);
             }
             let [by, count, sum] = [&self.by, &self.count, &self.sum].map(Option::as_deref);
-            return Ok(Wanted::Sums(parameters::sums(by, every_ns, count, sum, order)?));
+            let settings = parameters::sums(by, every_ns, count, sum, order)?;
+            let numbers = self.numbers.as_deref();
+            let settings = numbers.map_or(Ok(settings.clone()), |of| parameters::with_numbers(settings, of))?;
+            return Ok(Wanted::Sums(settings));
         }
         if self.sum.is_some() {
             return Err(InvalidQuery::SumOfFlows);
+        }
+        if self.numbers.is_some() {
+            return Err(InvalidQuery::NumbersOfFlows);
         }
         if self.count.is_some() {
             return Err(InvalidQuery::CountOfFlows);

@@ -19,6 +19,10 @@ const DAY_NS: u64 = 86_400 * SECOND_NS;
 const ZONE_MARKS: [char; 4] = ['+', '[', 'Z', 'z'];
 /// The day from which intervals of several days are counted.
 const EPOCH: Date = date(1970, 1, 1);
+/// The day of the last time that has a number of ns.
+const LAST_DAY: Date = date(2554, 7, 21);
+/// Octets of a date: `2026-11-20`.
+const DATE_OCTETS: usize = 10;
 
 /// Local time, once it is in use.
 static LOCAL: OnceLock<Zone> = OnceLock::new();
@@ -45,13 +49,21 @@ pub enum ZoneError {
 /// Why a text is not a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    /// It has another form, or is before 1970 or after 2554.
+    /// It has another form.
     #[error("{text:?} is not a time; write for example 2026-11-20T12:00:00Z (without a zone: {zone})")]
     Form {
         /// The text.
         text: String,
         /// Name of the zone.
         zone: String,
+    },
+    /// No record can have it.
+    #[error(
+        "{text:?} is a time before 1970 or after 2554-07-21, which no flow has; without the limit all flows are selected"
+    )]
+    Beyond {
+        /// The text.
+        text: String,
     },
     /// The clocks show it twice.
     #[error("{text:?} is two times in {zone}, where the clocks are set back; write {early} or {late} behind it")]
@@ -152,7 +164,10 @@ impl Zone {
     /// # Errors
     /// It is no time, or its clocks show it twice or not at all.
     pub fn parse(&self, text: &str) -> Result<u64, TimeError> {
-        let form = || TimeError::Form { text: text.into(), zone: self.name().into() };
+        let form = || match text.get(..DATE_OCTETS).and_then(|day| day.parse::<Date>().ok()) {
+            Some(day) if !(EPOCH..=LAST_DAY).contains(&day) => TimeError::Beyond { text: text.into() },
+            _ => TimeError::Form { text: text.into(), zone: self.name().into() },
+        };
         if let Ok(time) = text.parse::<Timestamp>() {
             return nanoseconds(time).ok_or_else(form);
         }
@@ -345,6 +360,9 @@ mod tests {
         let parse = |text| Zone::UTC.parse_relative(text, noon + SECOND_NS);
         for text in ["2026-11-20 12:00", "12:00", "-1s", "2026-11-20T14:00+02", "2026-11-20T09:00-03:00"] {
             assert_eq!(parse(text), Ok(noon), "{text}");
+        }
+        for text in ["9999-12-31", "9999-12-31T23:59:59Z", "2554-07-22", "1969-12-31 12:00"] {
+            assert_eq!(parse(text), Err(TimeError::Beyond { text: text.into() }));
         }
         for text in
             ["12:00+02:00", "12:00-02:00", "12:00Z", "2026-11-20T12:00[Europe/Berlin]", "2026-11-20+02:00", "-1x", "1s"]

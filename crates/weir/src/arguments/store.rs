@@ -40,4 +40,4 @@ Examples:
 Exit codes:
   0  success
   1  usage error, the folder cannot be read, or with --compact and --keep another program writes to it
-  2  a file is damaged, or cannot be sorted or removed; standard error names it";
+  2  a file is damaged, of another program, or cannot be sorted or removed; standard error names it";

@@ -54,15 +54,40 @@ pub enum QueryError {
 
 /// What the user can do; begins with punctuation.
 fn sql_advice(error: &weir_sql::Error) -> &'static str {
-    let message = error.to_string();
+    match error {
+        weir_sql::Error::Statement(word) => statement_advice(word),
+        weir_sql::Error::Several => ": run weir query once for each; in one, WITH names intermediate results",
+        weir_sql::Error::Memory => "; --memory gives it more, and --from, --to and fewer columns need less",
+        weir_sql::Error::Sql(message) => message_advice(message),
+        _ => "",
+    }
+}
+
+/// What to do in place of a statement, by its first word.
+fn statement_advice(word: &str) -> &'static str {
+    match word {
+        "COPY" | "EXPORT" => "; -o FILE.csv, FILE.json or FILE.parquet writes the result of a SELECT",
+        "ATTACH" | "DETACH" | "USE" | "IMPORT" => {
+            "; -i names its inputs, and SQL may name files: from 'x.parquet', 'x.csv', 'x.json' or 'x.pcap'"
+        }
+        "INSTALL" | "LOAD" | "FORCE" => {
+            "; it has the functions of DuckDB's library and of weir query --macros, and no extensions"
+        }
+        "PRAGMA" | "SET" | "RESET" | "CALL" => {
+            "; its settings are --memory and --threads, and weir query \"describe flows\" lists the columns"
+        }
+        "PIVOT" | "UNPIVOT" => "; write sum(bytes) filter (where protocol = 'tcp') for each column",
+        _ => "; write a SELECT, in which WITH names intermediate results",
+    }
+}
+
+fn message_advice(message: &str) -> &'static str {
     if message.contains("file system operations are disabled") {
         "\nA query reads only its inputs (-i), and files that it names: from 'x.parquet', 'x.csv', 'x.json' or 'x.pcap'"
     } else if message.contains("Referenced column") {
         "\nweir query \"describe flows\" lists the fields that there are"
     } else if message.contains("Table with name") {
         "\nThe view of the inputs is called flows"
-    } else if message.contains("Out of Memory") {
-        "\n--memory gives it more"
     } else {
         ""
     }

@@ -337,7 +337,7 @@ fn content(path: &Path) -> Result<Vec<StoredFile>, Error> {
     Ok(folder.content().map_err(|error| QueryError::Input { path: path.into(), error })?.files)
 }
 
-/// Checks that a folder is a store, and tells what is none of it. Returns whether a part cannot be read.
+/// Checks that a folder is a store, and tells what is none of it. Returns whether a part is left out.
 ///
 /// # Errors
 /// It is no store, or cannot be read.
@@ -349,10 +349,14 @@ fn check_store(path: &Path) -> Result<bool, Error> {
         let (path, others) = (strange.display(), content.strange.len() - 1);
         warn!(%path, others, "there is something in the store that is none of it, which is left out");
     }
+    if let Some(foreign) = content.foreign.first() {
+        let (path, others) = (foreign.display(), content.foreign.len() - 1);
+        warn!(%path, others, "there are files of another program in the store, whose flows are left out");
+    }
     for (path, error) in &content.unreadable {
         warn!(path = %path.display(), %error, "this folder cannot be read, its records are left out");
     }
-    Ok(!content.unreadable.is_empty())
+    Ok(!content.unreadable.is_empty() || !content.foreign.is_empty())
 }
 
 /// Checks that a path is a file or a folder: a pipe would wait for its writer.

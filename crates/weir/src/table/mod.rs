@@ -79,12 +79,37 @@ impl LargestFlows {
     pub fn insert(&mut self, flow: &FlowRecord, number: u64) {
         let first = self.order.map_or((false, 0), |order| order.rank(flow));
         let rank = (first, flow.bytes(), flow.frame_bytes(), Reverse(flow.start_ns()), Reverse(number));
-        if self.flows.len() < self.limit {
-            self.flows.insert(rank, flow.clone());
-        } else if self.flows.first_key_value().is_some_and(|(smallest, _)| *smallest < rank) {
-            self.flows.pop_first();
+        if self.has_place(&rank) {
             self.flows.insert(rank, flow.clone());
         }
+    }
+
+    /// Whether a flow of this rank is one of the first. If so, there is a place for it.
+    fn has_place(&mut self, rank: &Rank) -> bool {
+        if self.flows.len() < self.limit {
+            return true;
+        }
+        let is_among = self.flows.first_key_value().is_some_and(|(smallest, _)| smallest < rank);
+        if is_among {
+            self.flows.pop_first();
+        }
+        is_among
+    }
+
+    /// Adds the first flows of others.
+    pub fn merge(&mut self, other: Self) {
+        for (rank, flow) in other.flows.into_iter().rev() {
+            if !self.has_place(&rank) {
+                return;
+            }
+            self.flows.insert(rank, flow);
+        }
+    }
+
+    /// By the order, the least rank of a further flow that can be one of the first; `None` as long as each one is.
+    pub fn least_rank(&self) -> Option<(bool, u64)> {
+        let smallest = self.flows.first_key_value().filter(|_| self.flows.len() == self.limit);
+        smallest.map(|((first, ..), _)| *first)
     }
 }
 

@@ -221,7 +221,9 @@ impl RowWriter for SingleFile {
 fn failed(name: &str, error: weir_store::Error) -> Error {
     let sink = name.to_owned();
     match error {
-        weir_store::Error::NoStore(_) => Error::File { sink, problem: UnusableFile::NoStore },
+        weir_store::Error::NoStore(_) | weir_store::Error::ForeignFiles { .. } => {
+            Error::File { sink, problem: UnusableFile::NoStore }
+        }
         weir_store::Error::NotEmpty(_) => Error::File { sink, problem: UnusableFile::NotEmpty },
         weir_store::Error::NoFile(_) => Error::File { sink, problem: UnusableFile::NoFile },
         weir_store::Error::Locked(_) => Error::File { sink, problem: UnusableFile::StoreLocked },

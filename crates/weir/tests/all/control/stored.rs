@@ -176,6 +176,16 @@ fn groups_in_intervals_and_pages_are_those_of_weir_read() {
         let read = probe.read(&["--by", by, "--every", "1s", "--top", &top.to_string()]);
         assert_eq!((by_time(rows(&body, "groups")), number(&body["read"])), (by_time(read), 500), "{by}");
     }
+    // Some numbers, and the one by which they are sorted.
+    let some = rows(&probe.ask("by=dst_port&sort=packets&numbers=flows,rev_bytes&top=3"), "groups");
+    let all = rows(&probe.ask("by=dst_port&sort=packets&top=3"), "groups");
+    for (some, all) in some.iter().zip(&all) {
+        for (name, value) in all.as_object().unwrap() {
+            let is_asked = ["dst_port", "other_groups", "flows", "rev_bytes", "packets"].contains(&&**name);
+            assert_eq!(&some[name], if is_asked { value } else { &Value::Null }, "{name}");
+        }
+    }
+    assert_eq!((some.len(), all.len()), (4, 4));
     // Pages of flows, and none.
     let by_port = |query: &str| rows(&probe.ask(&format!("sort=src_port:asc&fields=src_port&{query}")), "flows");
     let pages: Vec<Value> = (0..5).flat_map(|page| by_port(&format!("top=100&offset={}", 100 * page))).collect();
@@ -226,6 +236,8 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
         ("by=host&count=hosts&every=1m", "count: only groups have"),
         ("count=hosts", "count: only groups have"),
         ("by=host&count=hosts,ports,sni,application,protocol", "count: at most 4 fields"),
+        ("by=host&numbers=bytes,octets", "numbers: there is no number \"octets\"; use some of flows, packets, bytes,"),
+        ("numbers=bytes", "numbers: only groups and intervals have numbers"),
         ("every=1us", "every: must be at least 1ms"),
         ("every=soon", "every: 'soon' is not a unit of time"),
         ("every=1m&fields=basic", "fields: with by or every"),
@@ -243,7 +255,7 @@ fn questions_that_cannot_be_answered_are_refused_with_the_reason() {
         ("store=2", "store: the probe has 1"),
         (
             "community_id=1:x",
-            "there are: where, from, to, by, every, count, sum, sort, top, offset, fields, records, store",
+            "there are: where, from, to, by, every, count, sum, numbers, sort, top, offset, fields, records, store",
         ),
     ] {
         let answer = probe.served.get(&format!("/stored?{query}"));

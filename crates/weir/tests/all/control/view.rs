@@ -1,5 +1,6 @@
 //! `weir view`: the page of captures and stored flows, and that nothing of it is left.
 
+use crate::export::store::source::split_groups;
 use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -66,6 +67,82 @@ fn a_capture_is_shown_as_weir_read_reads_it_and_nothing_is_left() {
         assert_eq!((code, &*out), (0, ""), "{err}");
         assert!(is_empty(folder.path()), "{err}");
     }
+}
+
+/// The first flows are collected on several threads, and row groups without one of them are only counted.
+#[test]
+fn the_first_flows_of_many_row_groups_are_those_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, small] = ["whole.parquet", "small.parquet"].map(|name| folder.path().join(name));
+    let fields = "start_time,src_ip,src_port,dst_ip,packets,bytes,retransmitted,rtt";
+    success(arguments!["read", "-q", "-i", "synth:lossy,flows=400,packets=9k,seed=4", "-o", whole]);
+    split_groups(&whole, &small, 9);
+    let small = small.to_str().unwrap();
+    let view = Viewed::start(&[small]);
+    let whole = read(&[small]).len() as u64;
+    for condition in ["", "retransmitted > 0", "src_port in 1000-40000 and not rtt"] {
+        let mut options = vec![small, "--fields", fields];
+        options.extend(["--where", condition].iter().filter(|_| !condition.is_empty()));
+        let all = read(&options);
+        for order in ["", "start_time:asc", "bytes", "retransmitted", "rtt", "rtt:asc", "src_port", "packets:asc"] {
+            let (name, is_ascending) = match order.split_once(':') {
+                _ if order.is_empty() => ("start_time", false),
+                None => (order, false),
+                Some((name, _)) => (name, true),
+            };
+            for (top, offset) in [(0, 0), (1, 0), (7, 0), (50, 30), (1000, 0)] {
+                let sort = if order.is_empty() { String::new() } else { format!("&sort={order}") };
+                let condition = condition.replace(' ', "%20").replace('>', "%3E");
+                let query = format!("/stored?{ALL}&top={top}&offset={offset}&where={condition}{sort}&fields={fields}");
+                let query = if condition.is_empty() { query.replace("&where=", "") } else { query };
+                let answer = view.get(&query).json();
+                assert_eq!(
+                    [number(&answer["matching"]), number(&answer["read"])],
+                    [all.len() as u64, whole],
+                    "{query}"
+                );
+                let key = |row: &Value| (row[name].is_null(), row[name].to_string().len(), row[name].to_string());
+                let mut expected: Vec<_> = all.iter().map(key).collect();
+                expected.sort_by(|one, other| {
+                    let by_number = (one.1, &one.2).cmp(&(other.1, &other.2));
+                    one.0.cmp(&other.0).then(if is_ascending { by_number } else { by_number.reverse() })
+                });
+                let found = answer["flows"].as_array().unwrap();
+                let mut keys: Vec<_> = found.iter().map(key).collect();
+                if order.is_empty() {
+                    keys.reverse();
+                }
+                assert!(keys.iter().eq(expected.iter().skip(offset).take(top)), "{query}: {}", answer["flows"]);
+                assert!(found.iter().all(|row| all.contains(row)), "{query}");
+            }
+        }
+    }
+}
+
+/// In one pass, and in two if there are more rows than fit into memory.
+#[test]
+fn groups_in_intervals_are_the_same_in_one_pass_and_in_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("flows");
+    let to = format!("parquet:{}", store.display());
+    success(["read", "-q", "-i", "synth:velan,flows=1k,order=round,packets=100k,rate=10k", "-o", &to]);
+    let store = store.to_str().unwrap();
+    let view = Viewed::start(&[store]);
+    let about = view.get("/about").json();
+    let spans = (about["to_ns"].as_u64().unwrap() - about["from_ns"].as_u64().unwrap()) / 1_000_000;
+    let mut longest = 0;
+    for every in [1, 2, 50].map(|part| (spans / 1000 + 1) * part) {
+        for (by, top) in [("src_ip", 3), ("protocol", 2), ("src_ip,src_port", 4)] {
+            let every = format!("{every}ms");
+            let found = rows(&view, &format!("by={by}&every={every}&top={top}&numbers=bytes,flows"), "groups");
+            let read = read(&[store, "--by", by, "--every", &every, "--top", &top.to_string()]);
+            let names = ["interval_start", "src_ip", "src_port", "protocol", "bytes", "flows"];
+            let row = |row: &Value| names.map(|name| row[name].to_string());
+            assert!(found.iter().map(row).eq(read.iter().map(row)), "{by} {every}");
+            longest = longest.max(found.len());
+        }
+    }
+    assert!(longest > 100, "{longest}");
 }
 
 #[test]

@@ -63,7 +63,42 @@ fn a_query_that_needs_too_much_memory_says_so() {
     }
     let sql = "select length(string_agg(repeat('x', 1000000), '')) from range(1000)";
     let err = failure(1, ["query", sql, "--memory", "64M", "--threads", "1"]);
-    assert!(err.contains("Out of Memory") && err.contains("--memory gives it more"), "{err}");
+    let said = "error: the query needs more memory than it may take; --memory gives it more, and --from, --to and fewer \
+         columns need less\n";
+    assert_eq!(err, said);
+}
+
+#[test]
+fn statements_that_are_refused_say_what_is_possible() {
+    if !has_engine() {
+        return;
+    }
+    for (sql, said) in [
+        (
+            "copy (select 1) to 'x.csv'",
+            "COPY is not possible: a query only reads; -o FILE.csv, FILE.json or FILE.parquet writes",
+        ),
+        ("explain analyze copy (select 1) to 'x'", "COPY is not possible: a query only reads; -o FILE.csv"),
+        ("pragma database_list", "PRAGMA is not possible: a query only reads; its settings are --memory and --threads"),
+        (
+            "Attach 'x.db' as x",
+            "ATTACH is not possible: a query only reads; -i names its inputs, and SQL may name files",
+        ),
+        ("install httpfs", "INSTALL is not possible: a query only reads; it has the functions of DuckDB's library"),
+        (
+            "create table t as select 1",
+            "CREATE is not possible: a query only reads; write a SELECT, in which WITH names",
+        ),
+        ("select 1; select 2", "the SQL has more than one statement; a query is one: run weir query once for each"),
+    ] {
+        let err = failure(1, ["query", sql]);
+        assert!(err.starts_with(&format!("error: {said}")) && err.lines().count() == 1, "{sql}: {err}");
+    }
+    let (code, out, err) = weir(["query", "select ';' as a; -- the end", "--format", "csv"]);
+    assert_eq!((code, out.as_str()), (0, "a\n;\n"), "{err}");
+    let far = ["query", "select 1 as a", "--to", "9999-12-31"];
+    let err = failure(1, far);
+    assert!(err.contains("is a time before 1970 or after 2554-07-21, which no flow has; without the limit"), "{err}");
 }
 
 #[test]

@@ -244,3 +244,45 @@ fn strange_files_stay_and_damaged_ones_are_named() {
     fs::remove_file(hour.join("flows.csv")).unwrap();
     assert_eq!(rows(&store), before);
 }
+
+#[test]
+fn files_of_another_program_are_named_and_a_folder_of_them_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, other) = (folder.path().join("store"), folder.path().join("other"));
+    let input = ["-i", "synth:mix,flows=100,packets=2k"];
+    success(arguments!["read", "-q", input[0], input[1], "-o", sink(&store, "")]);
+    let own = files(&store).remove(0);
+    let hour = own.parent().unwrap().strip_prefix(&store).unwrap();
+    fs::create_dir_all(other.join(hour)).unwrap();
+    let foreign = other.join(hour).join("part-0.parquet");
+    fs::copy(&own, &foreign).unwrap();
+    fs::copy(&own, other.join(hour).join("part-1.parquet")).unwrap();
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let commands = [
+        vec!["read".to_owned(), text(&other)],
+        vec!["store".into(), text(&other)],
+        vec!["view".into(), text(&other)],
+        vec!["store".into(), text(&other), "--compact".into()],
+        vec!["query".into(), "select count(*) from flows".into(), "-i".into(), text(&other)],
+    ];
+    for arguments in &commands {
+        let (code, out, err) = weir(arguments);
+        assert!(code == 1 && out.is_empty(), "{arguments:?} {code} {out}{err}");
+        let is_named = err.contains("no store of Weir: all 2 Parquet files") && err.contains(&text(&foreign));
+        assert!(is_named, "{arguments:?} {err}");
+    }
+    let (code, _, err) = weir(arguments!["read", "-q", input[0], input[1], "-o", sink(&other, "")]);
+    assert!(code == 1 && err.contains("no store of Weir; name an empty folder"), "{err}");
+    assert!(!other.join(".weir").exists());
+
+    // Beside files of the store they are named and counted, and what is read says that it is not all.
+    let beside = own.with_file_name("part-0.parquet");
+    fs::rename(&foreign, &beside).unwrap();
+    fs::create_dir(store.join(hour).with_file_name("hour=7")).unwrap();
+    for (command, options) in [("read", &["--by", "protocol"][..]), ("read", &[]), ("store", &[]), ("store", &["-q"])] {
+        let (code, _, err) = weir([command, store.to_str().unwrap()].iter().chain(options));
+        assert!(code == 2 && err.contains(&text(&beside)), "{command} {options:?} {code} {err}");
+        assert!(command == "store" || err.contains("this and 1 more are none of the store"), "{err}");
+    }
+    assert_eq!(rows_of(&[own]), rows_of(&[beside]), "they stay as they are");
+}

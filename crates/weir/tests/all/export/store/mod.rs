@@ -2,7 +2,7 @@
 
 mod content;
 mod failures;
-mod source;
+pub mod source;
 mod sums;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
