@@ -48,6 +48,6 @@ pub use restored::Restored;
 pub use selection::{InvalidFields, UnknownColumn, column, columns, default_columns, select_columns, start_time};
 pub use stored_figures::{Figures, RowFigures, StoredFigures};
 pub use stored_rows::{RowSums, Rows, StoredColumn, StoredRows, StoredText};
-pub use transactions::{is_of_transactions, transaction_columns};
+pub use transactions::{is_of_transactions, select_transaction_columns, transaction_columns};
 pub use value::{FieldValue, protocol_name};
 pub use words::Words;

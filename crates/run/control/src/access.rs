@@ -75,6 +75,8 @@ impl Token {
 pub struct Access {
     token: Option<Token>,
     sessions: Sessions,
+    /// No probe is running.
+    is_of_view: bool,
     pub(crate) tls: Option<Arc<ServerConfig>>,
 }
 
@@ -88,7 +90,17 @@ impl Access {
             return Err(Error::NotLoopback(address));
         }
         let token = token.map(Token::read).transpose()?;
-        Ok(Self { token, sessions: Sessions::default(), tls: tls.map(server_config).transpose()?.map(Arc::new) })
+        Ok(Self {
+            token,
+            sessions: Sessions::default(),
+            is_of_view: false,
+            tls: tls.map(server_config).transpose()?.map(Arc::new),
+        })
+    }
+
+    /// From now on refusals are those of a view.
+    pub(crate) fn serves_view(&mut self) {
+        self.is_of_view = true;
     }
 
     /// Fixes the port, which the name of the cookie has: cookies of all ports of a host go to each of them.
@@ -129,6 +141,9 @@ impl Access {
                 StatusCode::UNAUTHORIZED,
                 "this request needs the header Authorization: Bearer TOKEN, with the token of --token-file",
             )),
+            None if is_change && self.is_of_view => {
+                Err((StatusCode::FORBIDDEN, "weir view shows what is stored, and permits no changes"))
+            }
             None if is_change => {
                 Err((StatusCode::FORBIDDEN, "the probe was started without --token-file, so it permits no changes"))
             }
@@ -229,6 +244,7 @@ mod tests {
         let [with_token, without] = [Some(Token(b"0123456789abcdef".into())), None].map(|token| Access {
             token,
             sessions: Sessions::default(),
+            is_of_view: false,
             tls: None,
         });
         let check = |access: &Access, address, method: Method, value: &str| {
