@@ -94,6 +94,13 @@ impl Shown {
         if let Some(live) = live {
             return Err(InputError::ViewOfLiveTraffic(live.to_string()).into());
         }
+        let is_url = |source: &&SourceSpec| {
+            let text = source.to_string();
+            text.starts_with("http://") || text.starts_with("https://")
+        };
+        if let Some(url) = view.paths.iter().find(is_url) {
+            return Err(InputError::ViewOfUrl(url.to_string()).into());
+        }
         view.times_ns()?;
         let mut flows = StoredPaths::default();
         let packets: Vec<_> = view.paths.iter().filter(|source| !flows.add(source)).cloned().collect();

@@ -1,7 +1,7 @@
 //! The other end: requests to the HTTP interface of a running probe.
 
 use crate::access::Token;
-use crate::error::Error;
+use crate::error::{CA, Error};
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -225,7 +225,7 @@ fn unanswered(error: hyper::Error) -> io::Error {
 }
 
 fn client_config(certificates: &Path) -> Result<TlsConnector, Error> {
-    let failed = |reason: String| Error::Pem { path: certificates.into(), reason };
+    let failed = |reason: String| Error::Pem { option: CA, path: certificates.into(), reason };
     let mut roots = RootCertStore::empty();
     let all = CertificateDer::pem_file_iter(certificates).map_err(|error| failed(error.to_string()))?;
     for certificate in all {

@@ -95,6 +95,22 @@ pub fn sort_names(list: List, has_rates: bool) -> Vec<&'static str> {
     columns(list, has_rates).iter().map(|column| column.sort).filter(|sort| !sort.is_empty()).collect()
 }
 
+/// Name and direction of an order: `bytes`, `bytes:asc`.
+pub fn order(sort: &str) -> (&str, bool) {
+    match sort.split_once(':') {
+        Some((name, direction)) => (name, direction == "asc"),
+        None => (sort, false),
+    }
+}
+
+/// An order with the name of a heading, as `rtt`, has that of its column.
+pub fn known_order(list: List, sort: &str) -> String {
+    let (name, _) = order(sort);
+    let columns = columns(list, true);
+    let of_heading = columns.iter().find(|column| column.heading == name && !column.sort.is_empty());
+    of_heading.map_or_else(|| sort.into(), |column| sort.replacen(name, column.sort, 1))
+}
+
 /// The first and the last time in the columns of a list, ns since 1970; `None` without any.
 pub fn times_ns(list: List, rows: &[Row]) -> Option<(u64, u64)> {
     let columns = columns(list, false);

@@ -91,7 +91,9 @@ impl State {
         let figures = if self.is_live() {
             status::of_probe(self.status.as_ref(), columns)
         } else {
-            status::of_view(&self.about, [self.listing().matching, self.listing().searched], columns)
+            let listing = self.listing();
+            let flows = listing.is_answered.then_some([listing.matching, listing.searched]);
+            status::of_view(&self.about, flows, columns)
         };
         [Line::of_parts(parts, columns)].into_iter().chain(figures).collect()
     }

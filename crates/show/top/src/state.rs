@@ -121,7 +121,7 @@ impl Listing {
         let usual = if list == List::Failures { START } else { BYTES };
         Self {
             list,
-            sort: sort.unwrap_or_else(|| usual.into()),
+            sort: sort.map_or_else(|| usual.into(), |sort| columns::known_order(list, &sort)),
             group,
             rows: Vec::new(),
             matching: 0,
@@ -173,7 +173,11 @@ impl Listing {
         self.rows = rows.cloned().collect();
         // The answers are sorted, but for these.
         if self.sort == RATE || !self.ended.is_empty() {
-            self.rows.sort_by_cached_key(|row| Reverse(columns::rank(row, &self.sort)));
+            let (name, is_ascending) = columns::order(&self.sort);
+            self.rows.sort_by_cached_key(|row| Reverse(columns::rank(row, name)));
+            if is_ascending {
+                self.rows.reverse();
+            }
         }
         self.rows.truncate(top);
         self.rows.extend(others);
@@ -575,7 +579,7 @@ impl State {
         let is_live = self.is_live();
         let listing = self.listing_mut();
         let names = columns::sort_names(listing.list, is_live);
-        let at = names.iter().position(|name| *name == listing.sort);
+        let at = names.iter().position(|name| *name == columns::order(&listing.sort).0);
         let next = at.map_or(0, |at| (at as isize + step).rem_euclid(names.len() as isize) as usize);
         listing.sort = names[next].into();
         listing.selected = 0;

@@ -23,14 +23,19 @@ pub fn of_probe(status: Option<&Value>, columns: usize) -> [Line; LINES] {
 }
 
 /// The lines of stored flows.
-pub fn of_view(about: &About, [matching, read]: [u64; 2], columns: usize) -> [Line; LINES] {
+/// `flows`: how many match, and of how many, once that is answered.
+pub fn of_view(about: &About, flows: Option<[u64; 2]>, columns: usize) -> [Line; LINES] {
+    let flows = flows.map_or_else(
+        || "asking …".into(),
+        |[matching, read]| format!("{matching} of {read} match; all figures are totals, without rates"),
+    );
     let part = |name: &str, text: String| {
         Line::of_parts([(name.to_owned(), HEADING), (cut(&text, columns.saturating_sub(8)), PLAIN)], columns)
     };
     [
         part("input ", about.inputs.clone()),
         part("began ", about.period()),
-        part("flows ", format!("{matching} of {read} match; all figures are totals, without rates")),
+        part("flows ", flows),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! Rows as lines of a width: which columns fit, and where they are cut.
 
-use crate::columns::{Column, Kind};
+use crate::columns::{self, Column, Kind};
 use crate::line::{cut, padded, width as width_of};
 use crate::row::Row;
 
@@ -33,7 +33,7 @@ struct Cells<'a> {
 /// `has_dates`: times have their dates.
 pub fn table(columns: &[Column], rows: &[Row], sort: &str, has_dates: bool, width: usize) -> Table {
     let mut all: Vec<Cells> = columns.iter().map(|column| cells(column, rows, sort, has_dates, width)).collect();
-    let is_needed = |column: &Column| column.rank == 0 || column.sort == sort;
+    let is_needed = |column: &Column| column.rank == 0 || column.sort == columns::order(sort).0;
     let (mut used, mut is_full) = (0, false);
     let mut by_rank: Vec<usize> = (0..all.len()).collect();
     by_rank.sort_by_key(|&at| (!is_needed(all[at].column), all[at].column.rank));
@@ -59,8 +59,11 @@ pub fn table(columns: &[Column], rows: &[Row], sort: &str, has_dates: bool, widt
 }
 
 fn cells<'a>(column: &'a Column, rows: &[Row], sort: &str, has_dates: bool, width: usize) -> Cells<'a> {
-    let is_sorted = !column.sort.is_empty() && column.sort == sort;
-    let heading = format!("{}{}", column.heading, if is_sorted { "▼" } else { "" });
+    let mark = match columns::order(sort) {
+        (name, is_ascending) if !name.is_empty() && column.sort == name => if is_ascending { "▲" } else { "▼" },
+        _ => "",
+    };
+    let heading = format!("{}{mark}", column.heading);
     let cell = |row: &Row| match column.kind {
         Kind::Time => time(&(column.cell)(row), has_dates),
         _ => (column.cell)(row),

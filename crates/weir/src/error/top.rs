@@ -22,7 +22,7 @@ pub enum TopError {
     NoTerminal,
     #[error("the terminal cannot be used: {0}")]
     Terminal(io::Error),
-    #[error("{error}{}", control_advice(.error))]
+    #[error("{}: {error}{}", .error.option(), control_advice(.error))]
     Remote { error: weir_control::Error },
     #[error("cannot start weir itself: {0}")]
     Start(io::Error),

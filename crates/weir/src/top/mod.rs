@@ -77,7 +77,10 @@ pub fn run(arguments: &Top) -> Result<RunStatus, Error> {
     let [token, certificates] = [&arguments.token_file, &arguments.ca].map(|path| path.as_deref());
     let remote = RemoteProbe::new(url, token, certificates, timing.top_first);
     let mut remote = remote.map_err(|error| TopError::Remote { error })?;
-    let about = about(&mut remote, &arguments.target, timing.top_first, &stop)?;
+    let about = about(&mut remote, &arguments.target, timing.top_first, &stop);
+    // A child that has ended says more than the connection to it.
+    let ended = |error| child.as_mut().and_then(Child::has_ended).map_or(error, |reason| TopError::Child(reason).into());
+    let about = about.map_err(ended)?;
     if stop.load(Relaxed) {
         return Ok(RunStatus::Success);
     }
@@ -112,11 +115,11 @@ fn target(text: &str) -> Result<Target, Error> {
     }
     let is_live = weir_capture::is_interface(text) || text.parse::<LiveSpec>().is_ok();
     // One with an invalid setting, too: the probe says what is wrong with it.
-    let mut schemes = LIVE_SCHEMES.into_iter().chain(["synth:", "packets:"]);
-    if is_live || schemes.any(|scheme| text.starts_with(scheme)) {
+    if is_live || LIVE_SCHEMES.into_iter().any(|scheme| text.starts_with(scheme)) {
         return Ok(Target::Source(live_source(text)));
     }
-    if Path::new(text).exists() {
+    let is_read_once = ["synth:", "packets:"].into_iter().any(|scheme| text.starts_with(scheme));
+    if is_read_once || Path::new(text).exists() {
         return Ok(Target::Stored(text.into()));
     }
     Err(TopError::Target { target: text.into() }.into())
@@ -160,6 +163,9 @@ fn about(remote: &mut RemoteProbe, target: &str, limit: Duration, stop: &AtomicB
             let reason =
                 format!("no answer within {limit}: is the address right, and is the probe stopped or blocked?");
             return Err(failed(reason).into());
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            return Err(failed(format!("{error}; nothing listens there (weir probe --listen PORT)")).into());
         }
         answer => answer.map_err(|error| failed(error.to_string()))?,
     };
@@ -263,7 +269,8 @@ fn show(
             }
             Ok(event) => match event.map_err(TopError::Terminal)? {
                 Event::Key(event) if event.kind != KeyEventKind::Release => {
-                    if key(event.code, event.modifiers).is_some_and(|key| state.key(key) == Action::Quit) {
+                    let is_quit = |key: &Option<Key>| key.is_some_and(|key| state.key(key) == Action::Quit);
+                    if keys(event.code, event.modifiers).iter().any(is_quit) {
                         break;
                     }
                 }
@@ -285,13 +292,19 @@ fn events() -> Result<Receiver<io::Result<Event>>, Error> {
     Ok(events)
 }
 
-/// What a key is for the screen.
+/// What a key is for the screen. Terminals send Alt and a key as Escape and the key, and a slow connection joins the two
+/// as well.
+fn keys(code: KeyCode, modifiers: KeyModifiers) -> [Option<Key>; 2] {
+    let escape = modifiers.contains(KeyModifiers::ALT).then_some(Key::Escape);
+    [escape, key(code, modifiers)]
+}
+
 fn key(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
     let is_control = modifiers.contains(KeyModifiers::CONTROL);
     Some(match code {
         KeyCode::Char('c' | 'd') if is_control => Key::Interrupt,
         KeyCode::Char('u') if is_control => Key::ClearLine,
-        KeyCode::Char(_) if is_control || modifiers.contains(KeyModifiers::ALT) => return None,
+        KeyCode::Char(_) if is_control => return None,
         KeyCode::Char(character) => Key::Character(character),
         KeyCode::Up => Key::Up,
         KeyCode::Down => Key::Down,

@@ -3,7 +3,7 @@
 use super::answers::{groups, of_probe, refused};
 use super::{answer, live, screen, stored, type_text};
 use crate::line::width;
-use crate::{Key, List, State, Topic};
+use crate::{Key, List, Settings, State, Topic};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Modifier;
@@ -116,6 +116,23 @@ fn rates_are_differences_of_counters_and_unknown_where_they_shrink() {
     assert_eq!(of_first(&mut state), "-");
 }
 
+#[test]
+fn an_order_of_the_command_line_may_name_a_heading_and_a_direction() {
+    for (list, sort, path, heading) in [
+        (List::Hosts, "rtt", "sort=rtt_mean_ns&", " rtt▼ "),
+        (List::Hosts, "bytes:asc", "sort=bytes:asc&", " bytes▲ "),
+        (List::Flows, "duration", "sort=duration_ns&", " duration▼ "),
+        (List::Flows, "rtt:desc", "sort=rtt:desc&", " rtt▼ "),
+        (List::Flows, "src_port", "sort=src_port&", " bytes "),
+    ] {
+        let mut state = State::new(Settings { sort: Some(sort.into()), ..live(list).settings().clone() }, live(list).about);
+        assert!(super::path_of_rows(&state).contains(path), "{}", super::path_of_rows(&state));
+        answer(&mut state, 1, of_probe(0));
+        let lines = screen(&mut state, 200, 24);
+        assert!(lines[6].contains(heading), "{lines:?}");
+    }
+}
+
 /// Hosts with a first and a last time.
 fn with_times(times: &[[&str; 2]]) -> serde_json::Value {
     let row = |(number, [first, last]): (usize, &[&str; 2])| json!({"host": format!("192.0.2.{number}"), "bytes": 1, "other_groups": 0, "first_time": first, "last_time": last});
@@ -188,8 +205,7 @@ fn wide_characters_leave_columns_in_place() {
         };
         assert_eq!(place("例え.テスト"), place("www.example"), "{page}");
         // Behind the names are durations, at the right of their column.
-        let ends: Vec<usize> =
-            page.lines().filter_map(|row| row.split_once("ms")).map(|(row, _)| width(row)).collect();
+        let ends: Vec<usize> = page.lines().filter_map(|row| row.split_once("ms")).map(|(row, _)| width(row)).collect();
         assert!(columns < 140 || ends.len() == 3 && ends.iter().all(|end| *end == ends[0]), "{page}");
         assert!(page.lines().all(|row| width(row) <= columns), "{page}");
     }

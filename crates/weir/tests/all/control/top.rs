@@ -309,6 +309,8 @@ fn once_prints_what_a_capture_has() {
     let err = failure(1, ["top", web, "--once", "--where", "byts > 1"]);
     assert!(err.contains("did you mean bytes?") && err.contains("\nweir:   ^^^^\n"), "{err}");
     assert!(failure(1, ["top", web, "--once", "--sort", "nonsense"]).contains("sort: "));
+    let generated = success(["top", "synth:mix,flows=100,packets=2k", "--once", "--list", "servers", "--top", "3"]);
+    assert!(generated.contains("stored flows") && rows(&generated, "server ").len() > 3, "{generated}");
     let view = Viewed::start(&[web]);
     let url = format!("http://{}", view.address);
     for target in [web, &url] {

@@ -242,7 +242,11 @@ fn what_cannot_be_shown_is_refused() {
         (&["view", "af_packet:eth0"], "weir probe -i af_packet:eth0 --listen 9477"),
         (&["view", store, "-f", "tcp"], "--filter needs packets"),
         (&["view", store, "--geo", "x.mmdb"], "--geo: the flows of a store have what they were stored with"),
-        (&["view", store, "--listen", "192.0.2.1:1"], "--listen: "),
+        (&["view", store, "--listen", "192.0.2.1:1"], "--listen: 192.0.2.1:1 is reachable from other machines"),
+        (&["view", store, "--token-file", "/no/such/file"], "--token-file: /no/such/file: No such file"),
+        (&["view", store, "--token-file", "/"], "--token-file: /: is a directory; name a file in it"),
+        (&["view", store, "--tls-cert", text, "--tls-key", text], "--tls-cert: "),
+        (&["view", "http://127.0.0.1:9477"], "open it in a browser, or watch it with 'weir top http://127.0.0.1:9477'"),
         (&["view", store, "--from", "2024-01-02", "--to", "2024-01-01"], "--from is later than --to"),
         (&["view", store, "--where", "src_prt = 1"], "src_prt"),
     ]);
