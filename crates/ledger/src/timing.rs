@@ -114,6 +114,18 @@ timing! {
     http_keep_alive: Duration::from_secs(20),
     /// After this time a connection of the HTTP interface is closed.
     http_total: Duration::from_secs(30),
+    /// A client of the HTTP interface waits this long for an answer: a probe may search for a flow for 11 s.
+    http_answer: Duration::from_secs(15),
+    /// `weir top` waits this long for the first answer, which takes no search.
+    top_first: Duration::from_secs(5),
+    /// `weir top` says that there is no answer after two of its intervals, and after this time at the latest.
+    top_silence: Duration::from_secs(5),
+    /// `weir top --once` waits this long for the first interval of a probe, and for one that answers others.
+    top_once: Duration::from_secs(15),
+    /// A child of `weir top` that does not end for this time is killed.
+    top_child_end: Duration::from_secs(10),
+    /// Between two looks of `weir top` at whether its child serves or has ended.
+    top_check: Duration::from_millis(20),
 }
 
 #[cfg(test)]

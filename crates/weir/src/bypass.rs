@@ -29,6 +29,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use weir_control::{Method, RemoteProbe};
+use weir_ledger::Timing;
 
 /// Time between two looks at a file without new lines, and at the signal.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -101,7 +102,9 @@ pub fn run(arguments: &Bypass) -> Result<RunStatus, Error> {
     let stop = stop_signal.flag();
     let mut follower = Follower::open(&arguments.eve, arguments.from_start)?;
     let remote = |error| BypassError::Remote { error };
-    let connect = || RemoteProbe::new(arguments.to.clone(), Some(&arguments.token_file), arguments.ca.as_deref());
+    let limit = Timing::default().http_answer;
+    let connect =
+        || RemoteProbe::new(arguments.to.clone(), Some(&arguments.token_file), arguments.ca.as_deref(), limit);
     let (mut probe, probe_of_icmp) = (connect().map_err(remote)?, connect().map_err(remote)?);
     if !arguments.hardening.no_sandbox {
         Sandbox::enter(&[], &[], &[&arguments.eve], Restrictions::Client { port: arguments.to.port() });

@@ -65,6 +65,11 @@ impl StopSignal {
         self.flag.clone()
     }
 
+    /// Waits for a signal that was not asked for before: that by which the flag is set.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.signals.forever().next()
+    }
+
     /// From now on a second signal ends the program only if it comes after a warning. Starts the thread that gives
     /// it; it has the privileges of the caller. Call it when the flow cache has its memory: each thread takes address
     /// space for its allocator. Where the system permits no further thread, a second signal still ends the program at

@@ -17,6 +17,7 @@ use crate::stored;
 use crate::stored_answers;
 use crate::stored_reader::StoredPaths;
 use clap::Parser;
+use signal_hook::consts::SIGHUP;
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -50,7 +51,7 @@ struct Shown {
 pub fn run(view: &View) -> Result<RunStatus, Error> {
     let shown = Shown::new(view)?;
     // From now on no signal ends the program before it has removed its folder. The sandbox forbids to register more.
-    let [stop_signal, of_packets, of_flows] =
+    let [mut stop_signal, of_packets, of_flows] =
         [StopSignal::register_without_end()?, StopSignal::register_without_end()?, StopSignal::register_without_end()?];
     let stop = stop_signal.flag();
     let tls = view.tls_cert.as_deref().zip(view.tls_key.as_deref()).map(|(cert, key)| [cert, key]);
@@ -81,6 +82,9 @@ pub fn run(view: &View) -> Result<RunStatus, Error> {
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(CHECK_INTERVAL);
     }
+    if stop_signal.wait() == Some(SIGHUP) {
+        warn!("SIGHUP ends weir view, which has nothing to reload; nohup keeps it when its terminal is closed");
+    }
     Ok(ended.status)
 }
 
@@ -91,6 +95,13 @@ impl Shown {
         let live = view.paths.iter().find(input::is_live);
         if let Some(live) = live {
             return Err(InputError::ViewOfLiveTraffic(live.to_string()).into());
+        }
+        let is_url = |source: &&SourceSpec| {
+            let text = source.to_string();
+            text.starts_with("http://") || text.starts_with("https://")
+        };
+        if let Some(url) = view.paths.iter().find(is_url) {
+            return Err(InputError::ViewOfUrl(url.to_string()).into());
         }
         view.times_ns()?;
         let mut flows = StoredPaths::default();
@@ -201,7 +212,13 @@ fn ask_store(view: &View, problems: Vec<String>) -> Result<AskStore, Error> {
         answer.problems.splice(0..0, problems.iter().cloned());
         Ok(answer)
     });
-    Ok(AskStore { answer, ..ask })
+    let (times_ns, all_starts_ns) = (view.times_ns()?, ask.starts_ns);
+    let starts_ns = Arc::new(move |source: &_| {
+        let starts = all_starts_ns(source)?;
+        let within = *starts.start().max(times_ns.start())..=*starts.end().min(times_ns.end());
+        (!within.is_empty()).then_some(within)
+    });
+    Ok(AskStore { answer, starts_ns })
 }
 
 /// A folder of this run, which is removed when it is dropped.

@@ -15,6 +15,8 @@ use weir_text::{most_similar, similarity};
 
 /// The setting with the expression. `&` may be in place of `?`.
 const WHERE: &str = "?where=";
+/// The setting with a selection of fields.
+const FIELDS: &str = "fields";
 
 /// A sink: `json:PATH`, `csv:PATH`, `ipfix:PATH` (`-` is standard output), `ipfix+udp://HOST:PORT` and
 /// others ([`SINK_KINDS`]).
@@ -134,6 +136,26 @@ impl SinkSpec {
     pub fn is_rotated(&self) -> bool {
         let is_rotated = |file: &SinkFile| file.rotation != RotationSettings::default();
         self.destination.makes_files() || self.destination.file().is_some_and(is_rotated)
+    }
+
+    /// The text of the setting `fields`.
+    pub fn fields(&self) -> Option<&str> {
+        given(self.kind, self.name()).find(|(name, _)| *name == FIELDS).map(|(_, value)| value)
+    }
+
+    /// The same sink with these columns in place of what the setting `fields` selects. Its text stays.
+    ///
+    /// # Errors
+    /// The sink does not take them.
+    pub fn with_columns(&self, columns: &[&'static Column]) -> Result<Self, InvalidSpec> {
+        let setting = format!("{FIELDS}={}", self.fields().unwrap_or_default());
+        let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+        let mut name = self.name().to_owned();
+        // Settings are at the end, and each is there once.
+        if let Some(at) = name.rfind(&setting) {
+            name.replace_range(at..at + setting.len(), &format!("{FIELDS}={}", names.join(",")));
+        }
+        Ok(Self { destination: name.parse::<Self>()?.destination, ..self.clone() })
     }
 
     /// The columns that it selects for itself.

@@ -52,6 +52,6 @@ pub use stored_figures::{FigureColumns, Figures, RowFigures, StoredFigures};
 pub use stored_rows::{RowSums, Rows, StoredColumn, StoredRows, StoredText};
 pub use sum_field::{Amount, Grain, InvalidSumField, SumField, SumReader};
 pub use tcp_failure::TcpFailure;
-pub use transactions::{is_of_transactions, transaction_columns};
+pub use transactions::{is_of_transactions, select_transaction_columns, transaction_columns};
 pub use value::{FieldValue, protocol_name};
 pub use words::Words;

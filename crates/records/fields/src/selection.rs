@@ -72,6 +72,9 @@ pub enum InvalidFields {
     /// A pattern matches no column.
     #[error("no field matches {0:?} (names: weir fields)")]
     NoMatch(String),
+    /// Of this name, pattern or profile, transactions have nothing.
+    #[error("a transaction has no {0}; see weir help transactions for the fields that it has")]
+    NotOfTransactions(String),
 }
 
 /// The columns of a selection: names, patterns with `*` for any text, and the profiles `basic`,

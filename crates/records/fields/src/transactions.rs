@@ -2,7 +2,7 @@
 
 use crate::column::{Column, Origin};
 use crate::restored::is_of_every_record;
-use crate::selection::{column, columns};
+use crate::selection::{InvalidFields, column, columns, select_columns};
 
 /// The columns of JSON and CSV.
 const COLUMNS: [&str; 18] = [
@@ -81,9 +81,45 @@ pub fn is_of_transactions(column: &Column) -> bool {
     lists.iter().any(|names| names.contains(&column.name)) || column.is_of(Origin::Enrichment)
 }
 
+/// The columns of a selection, as [`select_columns`], that transactions have: profiles and patterns stand for these of
+/// their columns. `is_stored`: those without which records cannot be read again count, too.
+///
+/// # Errors
+/// The selection is invalid, or transactions have nothing of an item of it.
+pub fn select_transaction_columns(selection: &str, is_stored: bool) -> Result<Vec<&'static Column>, InvalidFields> {
+    let is_kept = |column: &&Column| is_of_transactions(column) || is_stored && is_of_every_record(column);
+    let mut selected: Vec<&'static Column> = Vec::new();
+    for item in selection.split(',') {
+        let of_item: Vec<_> = select_columns(item)?.into_iter().filter(is_kept).collect();
+        if of_item.is_empty() {
+            return Err(InvalidFields::NotOfTransactions(item.into()));
+        }
+        let new: Vec<_> = of_item.into_iter().filter(|column| !selected.contains(column)).collect();
+        selected.extend(new);
+    }
+    Ok(selected)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_selection_stands_for_what_transactions_have() {
+        let names = |selection, is_stored| {
+            let columns = select_transaction_columns(selection, is_stored);
+            columns.map(|columns| columns.iter().map(|column| column.name).collect::<Vec<_>>())
+        };
+        let all = names("all", false).unwrap();
+        assert!(all.iter().all(|name| is_of_transactions(column(name).unwrap())));
+        assert!(COLUMNS.iter().chain(&COUNTS).chain(&OTHERS).all(|name| all.contains(name)));
+        assert_eq!(names("dns_t*,dst_port,dns_type", false).unwrap(), ["dns_type", "dst_port"]);
+        assert!(names("all", true).unwrap().contains(&"fwd_packets") && names("fwd_packets", true).is_ok());
+        for selection in ["packets", "basic,packets", "layer2", "*tcp_*"] {
+            let error = names(selection, false).unwrap_err().to_string();
+            assert!(error.starts_with("a transaction has no "), "{selection}: {error}");
+        }
+    }
 
     #[test]
     fn all_columns_of_transactions_are_in_the_catalogue() {

@@ -9,13 +9,13 @@
 //! requests to read, which have to come from the page.
 
 use crate::address::is_loopback;
-use crate::error::{Error, LEAST_OCTETS, MOST_OCTETS};
+use crate::error::{Error, LEAST_OCTETS, MOST_OCTETS, TLS_CERT, TLS_KEY, TOKEN_FILE};
 use crate::page;
 use crate::sessions::Sessions;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -38,9 +38,12 @@ impl Token {
     /// # Errors
     /// The file cannot be read, it is another user's, other users may read it, or it has no valid token.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let failed = |error| Error::File { path: path.into(), error };
+        let failed = |error| Error::File { option: TOKEN_FILE, path: path.into(), error };
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
         let owner = metadata.uid();
         if ![0, rustix::process::geteuid().as_raw()].contains(&owner) {
             return Err(Error::TokenOwner { path: path.into(), owner });
@@ -75,6 +78,8 @@ impl Token {
 pub struct Access {
     token: Option<Token>,
     sessions: Sessions,
+    /// No probe is running.
+    is_of_view: bool,
     pub(crate) tls: Option<Arc<ServerConfig>>,
 }
 
@@ -88,7 +93,17 @@ impl Access {
             return Err(Error::NotLoopback(address));
         }
         let token = token.map(Token::read).transpose()?;
-        Ok(Self { token, sessions: Sessions::default(), tls: tls.map(server_config).transpose()?.map(Arc::new) })
+        Ok(Self {
+            token,
+            sessions: Sessions::default(),
+            is_of_view: false,
+            tls: tls.map(server_config).transpose()?.map(Arc::new),
+        })
+    }
+
+    /// From now on refusals are those of a view.
+    pub(crate) fn serves_view(&mut self) {
+        self.is_of_view = true;
     }
 
     /// Fixes the port, which the name of the cookie has: cookies of all ports of a host go to each of them.
@@ -129,6 +144,9 @@ impl Access {
                 StatusCode::UNAUTHORIZED,
                 "this request needs the header Authorization: Bearer TOKEN, with the token of --token-file",
             )),
+            None if is_change && self.is_of_view => {
+                Err((StatusCode::FORBIDDEN, "weir view shows what is stored, and permits no changes"))
+            }
             None if is_change => {
                 Err((StatusCode::FORBIDDEN, "the probe was started without --token-file, so it permits no changes"))
             }
@@ -175,20 +193,26 @@ fn is_own_host(uri: &Uri, headers: &HeaderMap) -> bool {
     uri.authority().is_none_or(|authority| is_own(authority.as_str())) && values.all(is_own)
 }
 
-fn server_config([certificates, key]: [&Path; 2]) -> Result<ServerConfig, Error> {
-    let failed = |path: &Path, error: pem::Error| match error {
-        pem::Error::Io(error) => Error::File { path: path.into(), error },
-        pem::Error::NoItemsFound => Error::Pem { path: path.into(), reason: "no PEM block of this kind in it".into() },
-        error => Error::Pem { path: path.into(), reason: error.to_string() },
+/// Why a file of PEM cannot be used.
+fn failed(option: &'static str, path: &Path, error: pem::Error) -> Error {
+    let reason = match error {
+        pem::Error::Io(error) => return Error::File { option, path: path.into(), error },
+        pem::Error::NoItemsFound if option == TLS_KEY => "there is no private key in it, as a block of PEM".into(),
+        pem::Error::NoItemsFound => "there is no certificate in it, as a block of PEM".into(),
+        error => error.to_string(),
     };
-    let of_chain = |error| failed(certificates, error);
+    Error::Pem { option, path: path.into(), reason }
+}
+
+fn server_config([certificates, key]: [&Path; 2]) -> Result<ServerConfig, Error> {
+    let of_chain = |error| failed(TLS_CERT, certificates, error);
     let chain: Vec<_> = CertificateDer::pem_file_iter(certificates)
         .and_then(|chain| chain.collect::<Result<_, _>>())
         .map_err(of_chain)?;
     if chain.is_empty() {
         return Err(of_chain(pem::Error::NoItemsFound));
     }
-    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, error))?;
+    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(TLS_KEY, key, error))?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth();
@@ -229,6 +253,7 @@ mod tests {
         let [with_token, without] = [Some(Token(b"0123456789abcdef".into())), None].map(|token| Access {
             token,
             sessions: Sessions::default(),
+            is_of_view: false,
             tls: None,
         });
         let check = |access: &Access, address, method: Method, value: &str| {

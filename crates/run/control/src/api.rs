@@ -76,7 +76,9 @@ GET  /openapi.json  describes this interface
 
 In a browser, this address is a page.
 ";
-const NO_PROBE: &str = "no probe is running: weir view answers GET /about and /stored";
+/// In place of the first line of [`INDEX`].
+const TITLE_OF_VIEW: &str = "Weir: stored flows, served by weir view";
+const NO_PROBE: &str = "no probe is running: weir view shows stored flows, by GET /about, /fields and /stored";
 /// Paths that need a running probe.
 const OF_PROBE: [&str; 10] =
     ["/ready", "/status", "/history", "/metrics", "/flows", "/rules", "/lists", "/timeouts", "/overrides", "/reload"];
@@ -158,6 +160,10 @@ impl Api {
 
     fn overrides(&self) -> Result<&Overrides, Refusal> {
         self.probe()?.overrides.as_ref().ok_or_else(no_rules)
+    }
+
+    fn is_view(&self) -> bool {
+        matches!(self.of, Served::View(_))
     }
 
     /// The stores, in the order of the parameter `store`.
@@ -430,8 +436,28 @@ fn too_large() -> Refusal {
     (status = 200, description = "The list", body = String, content_type = "text/plain"),
     (status = 400, description = "The path has no parameters", body = Failure),
 ))]
-async fn index(headers: HeaderMap) -> Response {
-    if page::is_for_browser(&headers) { page::html() } else { ([(VARY, "accept")], INDEX).into_response() }
+async fn index(State(api): State<Arc<Api>>, headers: HeaderMap) -> Response {
+    match (page::is_for_browser(&headers), api.is_view()) {
+        (true, _) => page::html(),
+        (false, true) => ([(VARY, "accept")], index_of_view()).into_response(),
+        (false, false) => ([(VARY, "accept")], INDEX).into_response(),
+    }
+}
+
+/// The list of paths without those that need a probe.
+fn index_of_view() -> String {
+    let mut text = TITLE_OF_VIEW.to_owned() + "\n";
+    let mut is_shown = true;
+    for line in INDEX.lines().skip(1) {
+        // Lines of a path follow one with its name.
+        let path = line.split([' ', ',']).find(|word| word.starts_with('/'));
+        is_shown = if line.starts_with(' ') { is_shown } else { path.is_none_or(|path| !OF_PROBE.contains(&path)) };
+        if is_shown {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
 }
 
 /// What answers: a running probe, or weir view of what is stored
@@ -675,12 +701,12 @@ async fn stored_page(
     State(api): State<Arc<Api>>,
     query: Result<axum::extract::Query<stored::Query>, QueryRejection>,
 ) -> Answer {
-    let question = parameters(query)?.question()?;
+    let question = parameters(query)?.question(api.is_view())?;
     let sources = match question.records {
         Records::Flows => api.sources(&api.stores().await?),
         Records::Transactions => api.sources_of_transactions(&api.stores_of_transactions().await?),
     };
-    let octets = async { api.stores.answer(question.source_among(sources)?, question).await };
+    let octets = async { api.stores.answer(question.source_among(sources, api.is_view())?, question).await };
     match octets.await {
         Ok(octets) => Ok(([(CONTENT_TYPE, "application/json")], octets).into_response()),
         Err(NoAnswer::Conflict(error)) => Err(failure(StatusCode::CONFLICT, error)),
@@ -867,7 +893,7 @@ async fn reload(State(api): State<Arc<Api>>, body: Result<Bytes, BytesRejection>
 ))]
 async fn session(State(api): State<Arc<Api>>) -> Response {
     let cookie = api.access.begin_session();
-    let result = "the session has begun; it ends after 12 hours, or with the probe".into();
+    let result = "the session has begun; it ends after 12 hours, or when weir ends".into();
     ([(SET_COOKIE, cookie)], answer(StatusCode::OK, Outcome { result })).into_response()
 }
 
@@ -896,5 +922,10 @@ mod tests {
         // Its methods have several lines.
         listed.dedup();
         assert_eq!(listed, paths);
+        let of_view = index_of_view();
+        let shown: Vec<&str> =
+            of_view.lines().filter_map(|line| line.split(' ').find(|word| word.starts_with('/'))).collect();
+        assert_eq!(shown, ["/about", "/health", "/stored", "/fields", "/session", "/openapi.json"], "{of_view}");
+        assert!(of_view.contains("fields=, store=") && of_view.ends_with("a page.\n"), "{of_view}");
     }
 }

@@ -26,6 +26,8 @@ pub enum Error {
     /// A file cannot be read.
     #[error("{}: {error}", path.display())]
     File {
+        /// The option that names it.
+        option: &'static str,
         /// The file.
         path: PathBuf,
         /// Why not.
@@ -59,6 +61,8 @@ pub enum Error {
     /// A file has no certificate or no key in PEM.
     #[error("{}: {reason}", path.display())]
     Pem {
+        /// The option that names it.
+        option: &'static str,
         /// The file.
         path: PathBuf,
         /// What is wrong.
@@ -70,4 +74,21 @@ pub enum Error {
     /// The key does not belong to the certificate, or the like.
     #[error("TLS: {0}")]
     Tls(#[from] tokio_rustls::rustls::Error),
+}
+
+pub(crate) const TOKEN_FILE: &str = "--token-file";
+pub(crate) const TLS_CERT: &str = "--tls-cert";
+pub(crate) const TLS_KEY: &str = "--tls-key";
+pub(crate) const CA: &str = "--ca";
+
+impl Error {
+    /// The option that is to be changed.
+    pub fn option(&self) -> &'static str {
+        match self {
+            Self::Listen { .. } | Self::NotLoopback(_) | Self::Client(_) => "--listen",
+            Self::TokenReadable { .. } | Self::TokenOwner { .. } | Self::InvalidToken { .. } => TOKEN_FILE,
+            Self::File { option, .. } | Self::Pem { option, .. } => option,
+            Self::Tls(_) => TLS_CERT,
+        }
+    }
 }

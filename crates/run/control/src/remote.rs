@@ -1,7 +1,7 @@
 //! The other end: requests to the HTTP interface of a running probe.
 
 use crate::access::Token;
-use crate::error::Error;
+use crate::error::{CA, Error};
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -26,8 +26,6 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Time of a request, with the connection that it may need. A probe may search for a flow for 11 s.
-const TIMEOUT: Duration = Duration::from_secs(15);
 /// Poll interval of the flag that ends a request.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 /// Octets of an answer that are read at most.
@@ -90,6 +88,8 @@ pub struct RemoteProbe {
     url: ProbeUrl,
     token: Option<Token>,
     tls: Option<TlsConnector>,
+    /// Time of a request, with the connection that it may need.
+    limit: Duration,
     /// Always there, until the drop.
     runtime: Option<Runtime>,
     connection: Option<SendRequest<Full<Bytes>>>,
@@ -113,23 +113,33 @@ pub struct RemoteAnswer {
 impl RemoteAnswer {
     /// Why the request was refused.
     pub fn error(&self) -> String {
-        self.body["error"].as_str().map_or_else(|| self.status.to_string(), String::from)
+        let none = || format!("status {} and no reason: is it the --listen address of weir?", self.status);
+        self.body["error"].as_str().map_or_else(none, String::from)
     }
 }
 
 impl RemoteProbe {
     /// Reads the token, if the requests need one, and the certificates that the probe of an `https` URL has to be
-    /// signed by.
-    /// Connects with the first request.
+    /// signed by. Connects with the first request. Each request has this time.
     ///
     /// # Errors
     /// A file cannot be used.
-    pub fn new(url: ProbeUrl, token: Option<&Path>, certificates: Option<&Path>) -> Result<Self, Error> {
+    pub fn new(
+        url: ProbeUrl,
+        token: Option<&Path>,
+        certificates: Option<&Path>,
+        limit: Duration,
+    ) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(Error::Client)?;
         let tls = certificates.filter(|_| url.is_https).map(client_config).transpose()?;
         let token = token.map(Token::read).transpose()?;
-        Ok(Self { url, token, tls, runtime: Some(runtime), connection: None })
+        Ok(Self { url, token, tls, limit, runtime: Some(runtime), connection: None })
+    }
+
+    /// From now on each request has this time.
+    pub fn set_limit(&mut self, limit: Duration) {
+        self.limit = limit;
     }
 
     /// Sends a request with a body, and reads the answer. Ends when `stop` is set.
@@ -138,7 +148,7 @@ impl RemoteProbe {
     /// The probe cannot be reached, or does not answer in time. `InvalidData`: it answers, but its
     /// certificate is not accepted, or one end uses TLS and the other does not.
     pub fn request(&mut self, method: Method, path: &str, body: &str, stop: &AtomicBool) -> io::Result<RemoteAnswer> {
-        let Self { url, token, tls, runtime, connection } = self;
+        let Self { url, token, tls, limit, runtime, connection } = self;
         let Some(runtime) = runtime else { return Err(io::ErrorKind::NotConnected.into()) };
         runtime.block_on(async {
             let request = || {
@@ -163,7 +173,7 @@ impl RemoteProbe {
                 *connection = Some(new);
                 Ok(answer)
             };
-            let (mut whole, end) = (pin!(whole), Instant::now() + TIMEOUT);
+            let (mut whole, end) = (pin!(whole), Instant::now() + *limit);
             loop {
                 match timeout(STOP_INTERVAL, whole.as_mut()).await {
                     Ok(result) => return result,
@@ -215,7 +225,7 @@ fn unanswered(error: hyper::Error) -> io::Error {
 }
 
 fn client_config(certificates: &Path) -> Result<TlsConnector, Error> {
-    let failed = |reason: String| Error::Pem { path: certificates.into(), reason };
+    let failed = |reason: String| Error::Pem { option: CA, path: certificates.into(), reason };
     let mut roots = RootCertStore::empty();
     let all = CertificateDer::pem_file_iter(certificates).map_err(|error| failed(error.to_string()))?;
     for certificate in all {

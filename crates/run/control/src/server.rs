@@ -100,7 +100,8 @@ impl Server {
     ///
     /// # Errors
     /// The system cannot start a thread.
-    pub fn start_view(self, affinity: CpuAffinity, view: ViewOf, ask_store: AskStore) -> io::Result<()> {
+    pub fn start_view(mut self, affinity: CpuAffinity, view: ViewOf, ask_store: AskStore) -> io::Result<()> {
+        self.access.serves_view();
         self.serve(Report::default(), affinity, Served::View(view), ask_store).map(drop)
     }
 

@@ -26,8 +26,8 @@ use weir_text::zone::Zone;
 const QUESTION_TIME: Duration = Duration::from_secs(10);
 /// Time beyond that in which files are opened, or a batch of flows is read.
 const REPLY_TIME: Duration = Duration::from_secs(2);
-/// From when flows are read, unless a request says it.
-const DEFAULT_FROM: &str = "-1h";
+/// From when a probe reads flows, unless a request says it. A view reads all.
+const FROM_OF_PROBE: &str = "-1h";
 /// Flows that are passed over and shown.
 const MAX_PASSED: usize = 100_000;
 const NO_TRANSACTIONS: &str = "no transactions are stored: start the probe with --transactions parquet:FOLDER, or weir \
@@ -43,7 +43,7 @@ pub struct Query {
     /// Only flows that match this expression, as --where (weir help expressions)
     r#where: Option<String>,
     /// Only flows that start at this time or later, as --from of weir read: 2026-11-20T12:00, 2026-11-20, 12:00 (today),
-    /// -2h (before now); UTC without a zone. Default: -1h
+    /// -2h (before now); UTC without a zone. Default: -1h of a probe, all of weir view
     from: Option<String>,
     /// Only flows that start at this time or earlier. Default: all
     to: Option<String>,
@@ -76,7 +76,7 @@ pub struct Query {
     /// flows, or transactions: the questions of DNS and requests of HTTP/1 that --transactions parquet:FOLDER stores, each
     /// a record. Default: flows
     records: Option<String>,
-    /// Which of the stores of the probe, from 1, in the order of its sinks. Default: 1
+    /// Which of the stores of a probe, from 1, in the order of its sinks. Default: 1
     #[param(value_type = Option<usize>)]
     store: Option<String>,
 }
@@ -228,8 +228,8 @@ impl StoredQuestion {
 }
 
 impl Query {
-    /// Compiles it.
-    pub fn question(self) -> Result<StoredQuestion, InvalidQuery> {
+    /// Compiles it, for a probe or for a view.
+    pub fn question(self, is_view: bool) -> Result<StoredQuestion, InvalidQuery> {
         let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         // An offset may begin with a plus, which stands for a space in the query of a URL.
         let with_plus = |text: &str| text.rsplit_once(' ').map(|(time, offset)| format!("{time}+{offset}"));
@@ -239,7 +239,8 @@ impl Query {
                 again.ok_or(error)
             })
         };
-        let from_ns = time(self.from.as_deref().unwrap_or(DEFAULT_FROM)).map_err(InvalidQuery::From)?;
+        let from = self.from.as_deref().or((!is_view).then_some(FROM_OF_PROBE));
+        let from_ns = from.map_or(Ok(0), time).map_err(InvalidQuery::From)?;
         let to_ns = self.to.as_deref().map_or(Ok(u64::MAX), time).map_err(InvalidQuery::To)?;
         if from_ns > to_ns {
             return Err(InvalidQuery::FromAfterTo);
@@ -381,17 +382,25 @@ impl Stores {
 }
 
 impl StoredQuestion {
-    /// What is asked, of all that there is by number.
+    /// What is asked, of all that there is by number: that of a view, or those of a probe.
     ///
     /// # Errors
-    /// The probe keeps no flows, or has fewer stores.
-    pub(crate) fn source_among(&self, mut sources: Vec<FlowSource>) -> Result<FlowSource, NoAnswer> {
-        match sources.len() {
-            0 if self.records == Records::Transactions => Err(NoAnswer::Conflict(NO_TRANSACTIONS.into())),
-            0 => Err(NoAnswer::Conflict(NO_FLOWS.into())),
-            number if self.store < number => Ok(sources.swap_remove(self.store)),
-            number => Err(NoAnswer::Invalid(format!("store: the probe has {number}, use a number from 1"))),
+    /// The probe keeps no flows, or there are fewer stores.
+    pub(crate) fn source_among(&self, mut sources: Vec<FlowSource>, is_view: bool) -> Result<FlowSource, NoAnswer> {
+        if sources.is_empty() {
+            let error = if self.records == Records::Transactions { NO_TRANSACTIONS } else { NO_FLOWS };
+            return Err(NoAnswer::Conflict(error.into()));
         }
+        if self.store < sources.len() {
+            return Ok(sources.swap_remove(self.store));
+        }
+        let error = match sources.as_slice() {
+            [_] if is_view => "weir view answers from all that it shows together; leave store out".into(),
+            [FlowSource::Memory(_)] => "the probe has no store, and answers from its memory; leave store out".into(),
+            [_] => "the probe has 1 store; leave store out".into(),
+            all => format!("the probe has {number} stores; use a number from 1 to {number}", number = all.len()),
+        };
+        Err(NoAnswer::Invalid(format!("store: {error}")))
     }
 }
 
@@ -438,7 +447,7 @@ mod tests {
     use tokio::runtime::Builder;
 
     fn question() -> StoredQuestion {
-        Query::default().question().unwrap()
+        Query::default().question(false).unwrap()
     }
 
     fn files(name: &str) -> FlowSource {
@@ -491,6 +500,30 @@ mod tests {
             );
             assert_eq!(stores.starts_ns(files("other")).await, Some(7..=9));
         });
+    }
+
+    #[test]
+    fn a_store_that_does_not_exist_is_refused_with_what_there_is() {
+        let ask = |store: &str, number: usize, is_view| {
+            let query = Query { store: Some(store.into()), ..Query::default() };
+            let sources = (0..number).map(|_| files("store")).collect();
+            match query.question(is_view).unwrap().source_among(sources, is_view) {
+                Err(NoAnswer::Invalid(error)) => error,
+                Err(NoAnswer::Conflict(_)) => "none".into(),
+                _ => "found".into(),
+            }
+        };
+        for (store, number, is_view, expected) in [
+            ("1", 1, true, "found"),
+            ("2", 1, true, "store: weir view answers from all that it shows together; leave store out"),
+            ("2", 1, false, "store: the probe has 1 store; leave store out"),
+            ("4", 3, false, "store: the probe has 3 stores; use a number from 1 to 3"),
+            ("3", 3, false, "found"),
+            ("1", 0, false, "none"),
+        ] {
+            assert_eq!(ask(store, number, is_view), expected);
+        }
+        assert_eq!(*Query::default().question(true).unwrap().starts_ns.start(), 0);
     }
 
     #[test]

@@ -27,6 +27,11 @@ pub struct About {
 }
 
 impl About {
+    /// Whether an answer is that of Weir.
+    pub fn is_of_weir(answer: &Value) -> bool {
+        answer["program"] == "weir"
+    }
+
     /// Reads the answer. A probe without this path has current flows only.
     pub fn new(answer: &Value) -> Self {
         let names = ["inputs", "stores"].into_iter().filter_map(|key| answer[key].as_array()).flatten();
@@ -39,7 +44,7 @@ impl About {
         }
     }
 
-    /// The time of the stored flows.
+    /// When the stored flows began: the first and the last one.
     pub fn period(&self) -> String {
         let period = |(from_ns, to_ns)| Zone::UTC.period(from_ns, to_ns);
         self.range.map_or_else(|| "no flows".into(), period)

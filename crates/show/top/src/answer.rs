@@ -20,9 +20,10 @@ pub struct Reply {
     pub result: Result<(u16, Value), String>,
 }
 
-/// The sentence of an answer that is an error.
-pub fn sentence(status: u16, body: &Value) -> String {
-    body["error"].as_str().map_or_else(|| format!("status {status}"), printable)
+/// The sentence of an answer that is an error, or that this target has sent none.
+pub fn sentence(target: &str, status: u16, body: &Value) -> String {
+    let none = || format!("{target} answers with status {status} and no reason: is it the --listen address of weir?");
+    body["error"].as_str().map_or_else(|| printable(&none()), printable)
 }
 
 /// The rows of an answer.

@@ -3,6 +3,7 @@
 use crate::list::List;
 use crate::row::Row;
 use weir_text::units::{self, short};
+use weir_text::zone::Zone;
 
 /// The order by the rate since the last answer, which is sorted here: the answers do not have it.
 pub const RATE: &str = "rate";
@@ -41,6 +42,8 @@ pub enum Kind {
     Text,
     /// A figure at the right.
     Figure,
+    /// A time in RFC 3339, which is shown shorter.
+    Time,
 }
 
 /// A column.
@@ -59,6 +62,10 @@ pub struct Column {
 
 const fn figure(heading: &'static str, sort: &'static str, rank: u8, cell: fn(&Row) -> String) -> Column {
     Column { heading, sort, kind: Kind::Figure, rank, cell }
+}
+
+const fn time(heading: &'static str, sort: &'static str, rank: u8, cell: fn(&Row) -> String) -> Column {
+    Column { heading, sort, kind: Kind::Time, rank, cell }
 }
 
 const fn text(heading: &'static str, rank: u8, cell: fn(&Row) -> String) -> Column {
@@ -81,6 +88,38 @@ pub fn columns(list: List, has_rates: bool) -> Vec<Column> {
     };
     columns.retain(|column| has_rates || column.sort != RATE);
     columns
+}
+
+/// The names by which a list can be sorted.
+pub fn sort_names(list: List, has_rates: bool) -> Vec<&'static str> {
+    columns(list, has_rates).iter().map(|column| column.sort).filter(|sort| !sort.is_empty()).collect()
+}
+
+/// Name and direction of an order: `bytes`, `bytes:asc`.
+pub fn order(sort: &str) -> (&str, bool) {
+    match sort.split_once(':') {
+        Some((name, direction)) => (name, direction == "asc"),
+        None => (sort, false),
+    }
+}
+
+/// An order with the name of a heading, as `rtt`, has that of its column.
+pub fn known_order(list: List, sort: &str) -> String {
+    let (name, _) = order(sort);
+    let columns = columns(list, true);
+    let of_heading = columns.iter().find(|column| column.heading == name && !column.sort.is_empty());
+    of_heading.map_or_else(|| sort.into(), |column| sort.replacen(name, column.sort, 1))
+}
+
+/// The first and the last time in the columns of a list, ns since 1970; `None` without any.
+pub fn times_ns(list: List, rows: &[Row]) -> Option<(u64, u64)> {
+    let columns = columns(list, false);
+    let of_times = columns.iter().filter(|column| column.kind == Kind::Time);
+    let texts = of_times.flat_map(|column| rows.iter().map(column.cell));
+    let times = texts.filter_map(|text| Zone::UTC.parse(&text).ok());
+    times.fold(None, |found: Option<(u64, u64)>, ns| {
+        Some(found.map_or((ns, ns), |(first, last)| (first.min(ns), last.max(ns))))
+    })
 }
 
 fn groups(key: Column, is_of_both_sides: bool) -> Vec<Column> {
@@ -106,8 +145,8 @@ fn groups(key: Column, is_of_both_sides: bool) -> Vec<Column> {
         figure("retr%", "retransmitted_share", 5, percent),
         figure("rtt", "rtt_mean_ns", 6, |row| span(row, "rtt_mean_ns")),
         figure("response", "response_mean_ns", 7, |row| span(row, "response_mean_ns")),
-        figure("first UTC", "first_time", 9, |row| time(row, "first_time")),
-        figure("last UTC", "last_time", 8, |row| time(row, "last_time")),
+        time("first UTC", "first_time", 9, |row| row.text("first_time")),
+        time("last UTC", "last_time", 8, |row| row.text("last_time")),
     ]);
     columns
 }
@@ -127,13 +166,13 @@ fn flows() -> Vec<Column> {
         text("flags", 8, flags),
         figure("retr%", "retransmitted_share", 9, percent),
         figure("rtt", "rtt", 10, |row| span(row, "rtt")),
-        figure("start UTC", START, 11, |row| time(row, "start_time")),
+        time("start UTC", START, 11, |row| row.text("start_time")),
     ]
 }
 
 fn failures() -> Vec<Column> {
     vec![
-        figure("start UTC", START, 2, |row| time(row, "start_time")),
+        time("start UTC", START, 2, |row| row.text("start_time")),
         text("proto", 4, |row| row.text("protocol")),
         key_column("source → destination", ends),
         text("failure", 0, failure),
@@ -280,12 +319,6 @@ fn rate(row: &Row) -> String {
 fn percent(row: &Row) -> String {
     let share = row.values.get("retransmitted_share").and_then(serde_json::Value::as_f64);
     share.map(|share| format!("{:.2}", share * 100.0)).unwrap_or_default()
-}
-
-/// The time of day of a time in RFC 3339, to the millisecond.
-fn time(row: &Row, name: &str) -> String {
-    let text = row.text(name);
-    text.get(11..23).unwrap_or(&text).into()
 }
 
 /// Why a flow failed.

@@ -1,12 +1,15 @@
 //! The fields of one flow.
 
 use crate::columns;
-use crate::line::{HEADING, Line, PLAIN, cut};
+use crate::line::{HEADING, Line, PLAIN, cut, padded, width};
 use crate::list::List;
 use crate::row::{Row, shown};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use weir_dpi::printable;
+
+/// Columns of a value before its meaning.
+const VALUE: usize = 32;
 
 /// Place, unit and meaning of each field.
 pub type Meanings = BTreeMap<String, (usize, String, String)>;
@@ -59,19 +62,17 @@ impl Detail {
         let values = self.values.iter().map(|(name, value)| (printable(name), shown(value)));
         let mut values: Vec<(String, String)> = values.filter(|(_, value)| !value.is_empty()).collect();
         values.sort_by_key(|(name, _)| meanings.get(name).map_or(usize::MAX, |(place, ..)| *place));
-        let width =
-            |texts: &mut dyn Iterator<Item = &String>| texts.map(|text| text.chars().count()).max().unwrap_or(0);
-        let names = width(&mut values.iter().map(|(name, _)| name));
+        let names = values.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
         let room = columns.saturating_sub(names + 1);
         let line = |(name, value): &(String, String)| {
             let (_, unit, meaning) = meanings.get(name).cloned().unwrap_or_default();
             let value = if unit.is_empty() { value.clone() } else { format!("{value} {unit}") };
             let mut text = cut(&value, room);
-            let left = room.saturating_sub(text.chars().count().max(32) + 2);
+            let left = room.saturating_sub(width(&text).max(VALUE) + 2);
             if left >= 40 && !meaning.is_empty() {
-                text = format!("{text:32}  {}", cut(&meaning, left));
+                text = format!("{}  {}", padded(&text, VALUE), cut(&meaning, left));
             }
-            Line(vec![(format!("{name:names$} "), HEADING), (text, PLAIN)])
+            Line(vec![(padded(name, names + 1), HEADING), (text, PLAIN)])
         };
         values.iter().map(line).collect()
     }

@@ -25,6 +25,7 @@ mod table;
 
 pub use about::{About, Mode};
 pub use answer::Reply;
+pub use columns::{RATE, sort_names};
 pub use key::{Action, Key};
 pub use list::List;
 pub use question::{Question, Questions, Topic};

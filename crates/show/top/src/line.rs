@@ -1,6 +1,8 @@
-//! Lines of the screen: text with styles.
+//! Lines of the screen: text with styles. Widths are those of the terminal: a character of Chinese takes two columns, a
+//! combining one none.
 
 use ratatui_core::style::{Color, Modifier, Style};
+use ratatui_core::text::Span;
 
 /// Headings.
 pub const HEADING: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -26,7 +28,7 @@ impl Line {
         let mut line = Self::default();
         let mut used = 0;
         for (text, style) in parts.into_iter().filter(|(text, _)| !text.is_empty()) {
-            let length = text.chars().count();
+            let length = width(&text);
             if used > 0 && used + 2 + length > columns {
                 break;
             }
@@ -46,15 +48,25 @@ impl Line {
     }
 }
 
-/// The text in at most this number of characters. What is cut off is marked by `…`; of `A → B` both ends are cut.
+/// Columns of the terminal that a text takes.
+pub fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// The text with spaces behind it, to this number of columns.
+pub fn padded(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
+/// The text in at most this number of columns. What is cut off is marked by `…`; of `A → B` both ends are cut.
 pub fn cut(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
+    if width(text) <= columns {
         return text.into();
     }
     if let Some((from, to)) = text.split_once(" → ")
         && columns >= 9
     {
-        let [from_length, to_length] = [from, to].map(|end| end.chars().count());
+        let [from_length, to_length] = [from, to].map(width);
         let half = (columns - 3) / 2;
         let (from_columns, to_columns) = if from_length <= half {
             (from_length, columns - 3 - from_length)
@@ -69,11 +81,19 @@ pub fn cut(text: &str, columns: usize) -> String {
 }
 
 fn cut_end(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
+    if width(text) <= columns {
         return text.into();
     }
-    let kept: String = text.chars().take(columns.saturating_sub(1)).collect();
-    if columns == 0 { kept } else { kept + "…" }
+    let (mut used, mut end) = (0, 0);
+    for (at, character) in text.char_indices() {
+        let next = at + character.len_utf8();
+        used += width(&text[at..next]);
+        if used >= columns {
+            break;
+        }
+        end = next;
+    }
+    if columns == 0 { String::new() } else { format!("{}…", &text[..end]) }
 }
 
 #[cfg(test)]
@@ -87,6 +107,10 @@ mod tests {
         assert_eq!(cut("abcdef", 0), "");
         assert_eq!(cut("2001:db8::1234 → 10.0.0.1", 18), "2001:d… → 10.0.0.1");
         assert_eq!(cut("2001:db8::1234 → 2001:db8::5678", 17), "2001:d… → 2001:d…");
+        // Two columns each, but for the accent.
+        assert_eq!([width("例え.jp"), width("e\u{301}")], [7, 1]);
+        assert_eq!([cut("例え.jp", 7), cut("例え.jp", 6), cut("例え.jp", 4)], ["例え.jp", "例え.…", "例…"]);
+        assert_eq!(padded("例え", 6), "例え  ");
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub enum Topic {
     Detail,
     /// What the fields mean.
     Meanings,
+    /// What answers.
+    About,
 }
 
 /// A question.

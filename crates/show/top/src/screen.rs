@@ -1,7 +1,7 @@
 //! The screen: the figures on top, the list, and the keys at the bottom.
 
 use crate::columns;
-use crate::line::{HEADING, LOSS, Line, PLAIN, SELECTED, cut};
+use crate::line::{HEADING, LOSS, Line, PLAIN, SELECTED, cut, width};
 use crate::list::List;
 use crate::row::Row;
 use crate::state::{Edit, State};
@@ -10,6 +10,7 @@ use crate::table::table;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Modifier, Style};
 use weir_dpi::printable;
+use weir_text::units::span;
 use weir_text::zone::Zone;
 
 /// The smallest terminal.
@@ -68,7 +69,8 @@ impl State {
     /// The place of the cursor, in the filter that is edited.
     fn put_cursor(&self, buffer: &mut Buffer, row: usize) {
         let Some(edit) = &self.edit else { return };
-        let column = (FILTER.len() + edit.editor.cursor() - shift(edit, buffer.area.width.into())) as u16;
+        let shift = shift(edit, buffer.area.width.into());
+        let column = (FILTER.len() + edit.columns(shift, edit.editor.cursor())) as u16;
         if let Some(cell) = buffer.cell_mut((column, row as u16)) {
             cell.set_style(Style::new().add_modifier(Modifier::REVERSED));
         }
@@ -81,6 +83,7 @@ impl State {
         let parts = [
             ("weir top".to_owned(), HEADING),
             (if self.is_paused { "PAUSED".into() } else { String::new() }, LOSS),
+            (if self.is_old() { "OLD".into() } else { String::new() }, LOSS),
             (cut(&printable(&self.settings.target), columns.saturating_sub(20)), PLAIN),
             (if self.clock_ns > 0 { format!("{time} UTC") } else { String::new() }, PLAIN),
             (every, PLAIN),
@@ -88,7 +91,9 @@ impl State {
         let figures = if self.is_live() {
             status::of_probe(self.status.as_ref(), columns)
         } else {
-            status::of_view(&self.about, self.listing().matching, columns)
+            let listing = self.listing();
+            let flows = listing.is_answered.then_some([listing.matching, listing.searched]);
+            status::of_view(&self.about, flows, columns)
         };
         [Line::of_parts(parts, columns)].into_iter().chain(figures).collect()
     }
@@ -127,7 +132,8 @@ impl State {
     /// Headings, and a line for each row.
     pub(crate) fn rows(&self, rows: &[Row], columns: usize) -> (Line, Vec<Line>) {
         let listing = self.listing();
-        let table = table(&columns::columns(listing.list, self.is_live()), rows, &listing.sort, columns);
+        let table =
+            table(&columns::columns(listing.list, self.is_live()), rows, &listing.sort, self.has_dates(), columns);
         let lines = table.rows.into_iter().map(|row| Line::new(row, PLAIN)).collect();
         (Line::new(table.head, HEADING), lines)
     }
@@ -139,7 +145,7 @@ impl State {
             if is_shown { (format!("[{text}]"), HEADING) } else { (text, PLAIN) }
         };
         let whole = Line::of_parts(List::ALL.map(name), usize::MAX);
-        if whole.text().chars().count() <= columns {
+        if width(&whole.text()) <= columns {
             return whole;
         }
         let short = |list: List| if list == self.base.list { name(list) } else { (list.number().to_string(), PLAIN) };
@@ -165,10 +171,13 @@ impl State {
         let filter =
             if self.filter.trim().is_empty() { String::new() } else { format!("where {}", printable(&self.filter)) };
         let number = if listing.is_answered { format!("{} match", listing.matching) } else { "asking …".into() };
-        let is_partial = listing.is_answered && !listing.is_complete;
-        let part = if is_partial { "not all were read in time".into() } else { String::new() };
+        let part = match (listing.is_answered, listing.problems.is_empty()) {
+            (true, false) => "damaged: this is what could be read",
+            (true, true) if !listing.is_complete => "not all were read in time",
+            _ => "",
+        };
         let room = columns.saturating_sub(24);
-        let parts = [(cut(&filter, room), HEADING), (what, PLAIN), (part, LOSS), (number, PLAIN)];
+        let parts = [(cut(&filter, room), HEADING), (what, PLAIN), (part.into(), LOSS), (number, PLAIN)];
         Line::of_parts(parts, columns)
     }
 
@@ -188,18 +197,33 @@ impl State {
         vec![self.message(columns), Line::of_parts(keys, columns)]
     }
 
+    /// Whether the figures are those of an earlier time.
+    fn is_old(&self) -> bool {
+        self.away.is_some() || self.is_live() && self.silence_ns.is_some()
+    }
+
     /// What is wrong, or else the columns that do not fit.
     pub(crate) fn message(&self, columns: usize) -> Line {
         let loss = |text: &str| Line::new(cut(text, columns), LOSS);
-        if let Some((since_ns, reason)) = &self.away {
-            let since = Zone::UTC.date_and_second(*since_ns).1;
-            return loss(&format!("no answer since {since} UTC, trying again: {reason}"));
+        let silence = self.silence_ns.map(|ns| format!(" for {}", seconds(ns))).unwrap_or_default();
+        match &self.away {
+            Some(reason) => return loss(&format!("no answer{silence}, trying again: {reason}")),
+            // Files may take their time.
+            None if !silence.is_empty() && !self.is_live() => return Line::new(format!("reading{silence}"), PLAIN),
+            None if !silence.is_empty() => return loss(&format!("no answer{silence}: all figures are older")),
+            None => {}
         }
         if let Some(refusal) = &self.refusal {
             return loss(refusal);
         }
-        if let Some(problem) = self.listing().problems.first() {
-            return loss(problem);
+        if let [problem, others @ ..] = self.listing().problems.as_slice() {
+            let more = match others.len() {
+                0 => String::new(),
+                1 => "; 1 more is damaged".into(),
+                number => format!("; {number} more are damaged"),
+            };
+            let room = columns.saturating_sub(width(&more));
+            return loss(&(cut(problem, room) + &more));
         }
         if !self.note.is_empty() {
             return loss(&self.note);
@@ -209,7 +233,7 @@ impl State {
         }
         let listing = self.listing();
         let all = columns::columns(listing.list, self.is_live());
-        let left_out = table(&all, &listing.rows, &listing.sort, columns).left_out;
+        let left_out = table(&all, &listing.rows, &listing.sort, self.has_dates(), columns).left_out;
         if left_out.is_empty() {
             return Line::default();
         }
@@ -217,29 +241,33 @@ impl State {
     }
 }
 
+/// A time in whole seconds, a long one in its largest units.
+fn seconds(ns: u64) -> String {
+    if ns < 120_000_000_000 { format!("{} s", ns / 1_000_000_000) } else { span(ns) }
+}
+
 /// Before the filter that is edited.
 const FILTER: &str = "where: ";
 
 /// Characters of the filter at the left that are not shown, so that the cursor is.
 fn shift(edit: &Edit, columns: usize) -> usize {
-    (edit.editor.cursor() + FILTER.len() + 1).saturating_sub(columns)
+    let (cursor, room) = (edit.editor.cursor(), columns.saturating_sub(FILTER.len() + 1));
+    (0..cursor).find(|&shift| edit.columns(shift, cursor) <= room).unwrap_or(cursor)
 }
 
 fn edit_lines(edit: &Edit, columns: usize) -> Vec<Line> {
     let shift = shift(edit, columns);
-    let text: String = edit.editor.text().chars().map(plain).skip(shift).collect();
+    let text: String = edit.text().chars().skip(shift).collect();
     let filter = Line(vec![(FILTER.into(), HEADING), (text, PLAIN)]);
     let Some((sentence, place)) = &edit.error else {
         return vec![filter, Line::new("Enter apply  Esc cancel  Ctrl-U clear", PLAIN)];
     };
-    let marks =
-        place.map(|(before, length)| " ".repeat(FILTER.len() + before.saturating_sub(shift)) + &"^".repeat(length));
+    let marks = place.map(|(before, length)| {
+        let before = before.max(shift);
+        " ".repeat(FILTER.len() + edit.columns(shift, before))
+            + &"^".repeat(edit.columns(before, before + length).max(1))
+    });
     vec![filter, Line::new(marks.unwrap_or_default(), LOSS), Line::new(cut(sentence, columns), LOSS)]
-}
-
-/// A character that takes one place: the filter is what the user types, but it may come from a paste.
-fn plain(character: char) -> char {
-    if weir_dpi::is_unprintable(character) { '?' } else { character }
 }
 
 fn put(buffer: &mut Buffer, row: usize, line: &Line, style: Style) {

@@ -6,17 +6,19 @@ use crate::columns::{self, BYTES, RATE, START};
 use crate::detail::{self, Detail, Meanings};
 use crate::editor::Editor;
 use crate::key::{Action, Key};
+use crate::line::width;
 use crate::list::List;
 use crate::question::{Question, Questions, Topic, path};
 use crate::row::Row;
 use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use weir_dpi::printable;
+use weir_dpi::{is_unprintable, printable};
 use weir_text::units;
 
 /// Rows that are asked for to sort them by rate.
 const ROWS_FOR_RATES: usize = 1000;
+const DAY_NS: u64 = 86_400_000_000_000;
 /// Since when ended flows are among the failures of a probe.
 const FAILURES_SINCE: &str = "-15m";
 /// Since when stored flows are shown: all.
@@ -71,6 +73,18 @@ pub struct Edit {
     pub error: Option<(String, Option<(usize, usize)>)>,
 }
 
+impl Edit {
+    /// The text, which the user has typed or pasted, as the terminal may show it: a character for each.
+    pub fn text(&self) -> String {
+        self.editor.text().chars().map(|character| if is_unprintable(character) { '?' } else { character }).collect()
+    }
+
+    /// Columns of the terminal that the characters from one place to before another take.
+    pub fn columns(&self, from: usize, to: usize) -> usize {
+        width(&self.text().chars().take(to).skip(from).collect::<String>())
+    }
+}
+
 /// What the screen shows.
 pub struct State {
     pub(crate) settings: Settings,
@@ -84,8 +98,12 @@ pub struct State {
     before: Option<String>,
     pub(crate) edit: Option<Edit>,
     pub(crate) status: Option<Value>,
-    /// Since when nothing answers, ns since 1970, and why.
-    pub(crate) away: Option<(u64, String)>,
+    /// Why the last question has no answer.
+    pub(crate) away: Option<String>,
+    /// For how long there is no answer, ns; `None` if that is no longer than usual.
+    pub(crate) silence_ns: Option<u64>,
+    /// What answers may be another one than before.
+    is_about_old: bool,
     /// Why the last question has no rows.
     pub(crate) refusal: Option<String>,
     /// What the child has logged last.
@@ -103,7 +121,7 @@ impl Listing {
         let usual = if list == List::Failures { START } else { BYTES };
         Self {
             list,
-            sort: sort.unwrap_or_else(|| usual.into()),
+            sort: sort.map_or_else(|| usual.into(), |sort| columns::known_order(list, &sort)),
             group,
             rows: Vec::new(),
             matching: 0,
@@ -155,7 +173,11 @@ impl Listing {
         self.rows = rows.cloned().collect();
         // The answers are sorted, but for these.
         if self.sort == RATE || !self.ended.is_empty() {
-            self.rows.sort_by_cached_key(|row| Reverse(columns::rank(row, &self.sort)));
+            let (name, is_ascending) = columns::order(&self.sort);
+            self.rows.sort_by_cached_key(|row| Reverse(columns::rank(row, name)));
+            if is_ascending {
+                self.rows.reverse();
+            }
         }
         self.rows.truncate(top);
         self.rows.extend(others);
@@ -194,6 +216,8 @@ impl State {
             edit: None,
             status: None,
             away: None,
+            silence_ns: None,
+            is_about_old: false,
             refusal: None,
             note: String::new(),
             is_paused: false,
@@ -207,6 +231,11 @@ impl State {
     /// The time of the clock, ns since 1970.
     pub fn set_clock(&mut self, now_ns: u64) {
         self.clock_ns = now_ns;
+    }
+
+    /// For how long there is no answer, ns, if that is longer than usual.
+    pub fn set_silence(&mut self, silence_ns: Option<u64>) {
+        self.silence_ns = silence_ns;
     }
 
     /// What the command line says.
@@ -240,18 +269,33 @@ impl State {
 
     /// Why there are no rows: the sentence, and lines that show the place in the filter.
     pub fn failure(&self) -> Option<String> {
-        if let Some(Edit { editor, error: Some((sentence, place)) }) = &self.edit {
+        if let Some(edit @ Edit { error: Some((sentence, place)), .. }) = &self.edit {
             let marks = place.map(|(before, length)| {
-                format!("\n  {}\n  {}{}", printable(&editor.text()), " ".repeat(before), "^".repeat(length))
+                let [before, length] =
+                    [(0, before), (before, before + length)].map(|(from, to)| edit.columns(from, to));
+                format!("\n  {}\n  {}{}", edit.text(), " ".repeat(before), "^".repeat(length.max(1)))
             });
             return Some(format!("{sentence}{}", marks.unwrap_or_default()));
         }
-        self.away.as_ref().map(|(_, reason)| reason.clone()).or_else(|| self.refusal.clone())
+        let away = self.away.as_ref().map(|reason| format!("{}: {reason}", printable(&self.settings.target)));
+        away.or_else(|| self.refusal.clone())
     }
 
     /// Whether the rows are all of them, and the files of a store without damage.
     pub fn is_complete(&self) -> bool {
         self.listing().is_complete && self.listing().problems.is_empty()
+    }
+
+    /// Whether times need their dates: more than a day is between two of them, or between one and now.
+    pub(crate) fn has_dates(&self) -> bool {
+        let is_long = |(first_ns, last_ns): (u64, u64)| {
+            let [first_ns, last_ns] = match self.clock_ns {
+                0 => [first_ns, last_ns],
+                now_ns => [first_ns.min(now_ns), last_ns.max(now_ns)],
+            };
+            last_ns - first_ns > DAY_NS
+        };
+        columns::times_ns(self.listing().list, &self.listing().rows).is_some_and(is_long)
     }
 
     /// What the screen wants to know.
@@ -276,6 +320,10 @@ impl State {
                     ask(Topic::Ended, self.path_of_rows(true));
                 }
             }
+        }
+        // Files may have grown, and a probe that was away may be another one.
+        if !self.is_live() || self.is_about_old {
+            ask(Topic::About, "/about".into());
         }
         let repeats = self.away.is_some() || self.is_live() && !self.is_paused;
         Questions { generation: self.generation, repeats, all }
@@ -329,16 +377,17 @@ impl State {
         let (status, body) = match reply.result {
             Ok(answer) => answer,
             Err(reason) => {
-                let since_ns = self.away.as_ref().map_or(self.clock_ns, |(since_ns, _)| *since_ns);
-                self.away = Some((since_ns, printable(&reason)));
+                self.away = Some(printable(&reason));
+                self.is_about_old = true;
                 let top = self.settings.top;
                 self.listing_mut().restore(top);
                 return;
             }
         };
-        self.away = None;
+        (self.away, self.silence_ns) = (None, None);
         match (reply.topic, status) {
             (Topic::Status, 200) => self.status = Some(body),
+            (Topic::About, 200) => self.take_about(&body),
             (Topic::Meanings, 200) => self.meanings = detail::meanings(&body),
             (Topic::Rows, 200) => self.take_rows(&body, reply.time_ns),
             (Topic::Ended, 200) => {
@@ -352,12 +401,30 @@ impl State {
                 self.refusal = (!is_found).then(|| "the flow has ended: these are its last figures here".into());
             }
             // The figures of a moment ago are still there.
-            (Topic::Status | Topic::Ended | Topic::Meanings, _) => {}
+            (Topic::Status | Topic::Ended | Topic::Meanings | Topic::About, _) => {}
             (Topic::Rows | Topic::Detail, 429 | 503) => {
-                self.refusal = Some(format!("no new answer: {}", sentence(status, &body)));
+                self.refusal = Some(format!("no new answer: {}", self.sentence(status, &body)));
             }
             (Topic::Rows, 400) if self.before.is_some() => self.refuse_filter(&body),
-            (Topic::Rows | Topic::Detail, _) => self.refusal = Some(sentence(status, &body)),
+            (Topic::Rows | Topic::Detail, _) => self.refusal = Some(self.sentence(status, &body)),
+        }
+    }
+
+    fn sentence(&self, status: u16, body: &Value) -> String {
+        sentence(&self.settings.target, status, body)
+    }
+
+    fn take_about(&mut self, body: &Value) {
+        if !About::is_of_weir(body) {
+            return;
+        }
+        let was_live = self.is_live();
+        (self.about, self.is_about_old) = (About::new(body), false);
+        if was_live != self.is_live() {
+            // Its lists have other orders.
+            let list = self.base.list;
+            (self.base, self.group, self.detail, self.status) = (Listing::new(list, None, None), None, None, None);
+            self.ask_anew();
         }
     }
 
@@ -386,7 +453,7 @@ impl State {
         if let Some((before, _)) = place {
             editor.place(before);
         }
-        self.edit = Some(Edit { editor, error: Some((sentence(400, body), place)) });
+        self.edit = Some(Edit { editor, error: Some((self.sentence(400, body), place)) });
         self.ask_anew();
     }
 
@@ -511,9 +578,8 @@ impl State {
     fn sort_by_next(&mut self, step: isize) {
         let is_live = self.is_live();
         let listing = self.listing_mut();
-        let columns = columns::columns(listing.list, is_live);
-        let names: Vec<&str> = columns.iter().map(|column| column.sort).filter(|sort| !sort.is_empty()).collect();
-        let at = names.iter().position(|name| *name == listing.sort);
+        let names = columns::sort_names(listing.list, is_live);
+        let at = names.iter().position(|name| *name == columns::order(&listing.sort).0);
         let next = at.map_or(0, |at| (at as isize + step).rem_euclid(names.len() as isize) as usize);
         listing.sort = names[next].into();
         listing.selected = 0;

@@ -23,14 +23,19 @@ pub fn of_probe(status: Option<&Value>, columns: usize) -> [Line; LINES] {
 }
 
 /// The lines of stored flows.
-pub fn of_view(about: &About, matching: u64, columns: usize) -> [Line; LINES] {
+/// `flows`: how many match, and of how many, once that is answered.
+pub fn of_view(about: &About, flows: Option<[u64; 2]>, columns: usize) -> [Line; LINES] {
+    let flows = flows.map_or_else(
+        || "asking …".into(),
+        |[matching, read]| format!("{matching} of {read} match; all figures are totals, without rates"),
+    );
     let part = |name: &str, text: String| {
         Line::of_parts([(name.to_owned(), HEADING), (cut(&text, columns.saturating_sub(8)), PLAIN)], columns)
     };
     [
         part("input ", about.inputs.clone()),
-        part("range ", about.period()),
-        part("flows ", format!("{matching} match; all figures are totals, without rates")),
+        part("began ", about.period()),
+        part("flows ", flows),
     ]
 }
 
@@ -79,6 +84,12 @@ fn losses(status: &Value) -> Vec<(String, Style)> {
     parts
 }
 
+/// `1 sink waits:`, `1 of 2 sinks waits:`, `2 of 3 sinks wait:`
+fn waiting_sinks(waiting: usize, all: usize) -> String {
+    let of_all = if all == 1 { String::new() } else { format!("{waiting} of ") };
+    format!("{of_all}{} {}:", count(all as u64, "sink"), if waiting == 1 { "waits" } else { "wait" })
+}
+
 /// Sinks with records in their queue or on disk, those with the most first.
 fn sinks(sinks: &Value) -> Vec<(String, Style)> {
     let of = |sink: &Value, key: &str| sink[key]["flows"].as_u64().unwrap_or_default();
@@ -95,7 +106,7 @@ fn sinks(sinks: &Value) -> Vec<(String, Style)> {
         if waiting.is_empty() {
             format!("no record waits for {}", count(sinks.len() as u64, "sink"))
         } else {
-            format!("{} of {} wait:", waiting.len(), count(sinks.len() as u64, "sink"))
+            waiting_sinks(waiting.len(), sinks.len())
         },
         PLAIN,
     )];

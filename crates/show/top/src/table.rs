@@ -1,12 +1,12 @@
 //! Rows as lines of a width: which columns fit, and where they are cut.
 
-use crate::columns::{Column, Kind};
-use crate::line::cut;
+use crate::columns::{self, Column, Kind};
+use crate::line::{cut, padded, width as width_of};
 use crate::row::Row;
 
-/// Fewest characters of a text that is cut.
+/// Fewest columns of a text that is cut.
 const MIN_TEXT: usize = 15;
-/// Most characters of a text beside the key.
+/// Most columns of a text beside the key.
 const MAX_TEXT: usize = 60;
 
 /// A table.
@@ -23,16 +23,17 @@ struct Cells<'a> {
     column: &'a Column,
     heading: String,
     cells: Vec<String>,
-    /// Characters of the longest cell.
+    /// Columns of the longest cell.
     natural: usize,
     width: usize,
     is_shown: bool,
 }
 
 /// Lays out rows. Where one column does not fit, those of a higher rank are left out, too. The column that they are sorted by stays, and its heading is marked.
-pub fn table(columns: &[Column], rows: &[Row], sort: &str, width: usize) -> Table {
-    let mut all: Vec<Cells> = columns.iter().map(|column| cells(column, rows, sort, width)).collect();
-    let is_needed = |column: &Column| column.rank == 0 || column.sort == sort;
+/// `has_dates`: times have their dates.
+pub fn table(columns: &[Column], rows: &[Row], sort: &str, has_dates: bool, width: usize) -> Table {
+    let mut all: Vec<Cells> = columns.iter().map(|column| cells(column, rows, sort, has_dates, width)).collect();
+    let is_needed = |column: &Column| column.rank == 0 || column.sort == columns::order(sort).0;
     let (mut used, mut is_full) = (0, false);
     let mut by_rank: Vec<usize> = (0..all.len()).collect();
     by_rank.sort_by_key(|&at| (!is_needed(all[at].column), all[at].column.rank));
@@ -57,16 +58,23 @@ pub fn table(columns: &[Column], rows: &[Row], sort: &str, width: usize) -> Tabl
     }
 }
 
-fn cells<'a>(column: &'a Column, rows: &[Row], sort: &str, width: usize) -> Cells<'a> {
-    let is_sorted = !column.sort.is_empty() && column.sort == sort;
-    let heading = format!("{}{}", column.heading, if is_sorted { "▼" } else { "" });
-    let cells: Vec<String> = rows.iter().map(column.cell).collect();
-    let natural = cells.iter().chain([&heading]).map(|text| text.chars().count()).max().unwrap_or_default();
+fn cells<'a>(column: &'a Column, rows: &[Row], sort: &str, has_dates: bool, width: usize) -> Cells<'a> {
+    let mark = match columns::order(sort) {
+        (name, is_ascending) if !name.is_empty() && column.sort == name => if is_ascending { "▲" } else { "▼" },
+        _ => "",
+    };
+    let heading = format!("{}{mark}", column.heading);
+    let cell = |row: &Row| match column.kind {
+        Kind::Time => time(&(column.cell)(row), has_dates),
+        _ => (column.cell)(row),
+    };
+    let cells: Vec<String> = rows.iter().map(cell).collect();
+    let natural = cells.iter().chain([&heading]).map(|text| width_of(text)).max().unwrap_or_default();
     let least = match column.kind {
         // An IPv6 address fits half of 80 characters.
         Kind::Key => natural.min(width / 2),
         Kind::Text => natural.min(MIN_TEXT),
-        Kind::Figure => natural,
+        Kind::Figure | Kind::Time => natural,
     };
     Cells { column, heading, cells, natural, width: least, is_shown: false }
 }
@@ -89,6 +97,17 @@ fn widen(all: &mut [Cells], width: usize, used: usize) {
 
 fn aligned(cells: &Cells, text: &str) -> String {
     let text = cut(text, cells.width);
-    let spaces = " ".repeat(cells.width.saturating_sub(text.chars().count()));
-    if cells.column.kind == Kind::Figure { spaces + &text } else { text + &spaces }
+    match cells.column.kind {
+        Kind::Key | Kind::Text => padded(&text, cells.width),
+        Kind::Figure | Kind::Time => " ".repeat(cells.width.saturating_sub(width_of(&text))) + &text,
+    }
+}
+
+/// A time in RFC 3339 as date, if it is wanted, and time of day to the millisecond.
+fn time(text: &str, has_date: bool) -> String {
+    match (text.get(..10), text.get(11..23)) {
+        (Some(date), Some(time)) if has_date => format!("{date} {time}"),
+        (_, Some(time)) => time.into(),
+        _ => text.into(),
+    }
 }

@@ -1,5 +1,6 @@
 //! Options of `weir top`.
 
+use super::groups::Times;
 use super::{INPUT, OUTPUT};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -33,8 +34,8 @@ pub struct Top {
     #[arg(long = "where", value_name = "EXPRESSION", help_heading = OUTPUT)]
     pub filter: Option<String>,
 
-    /// Sort by this number, the largest first: a column of weir read --by as JSON, a field of flows, or rate
-    /// [default: bytes; failures: start_time]
+    /// Sort by this number, the largest first, or NAME:asc: a heading, a column of weir read --by as JSON, a field of flows,
+    /// or of a probe rate [default: bytes; failures: start_time]
     #[arg(long, value_name = "NAME", help_heading = OUTPUT)]
     pub sort: Option<String>,
 
@@ -50,6 +51,9 @@ pub struct Top {
     /// terminal or of the variable COLUMNS, else 80
     #[arg(long, help_heading = OUTPUT)]
     pub once: bool,
+
+    #[command(flatten)]
+    pub times: Times,
 }
 
 /// A list.

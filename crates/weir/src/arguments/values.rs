@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use weir_export::{InvalidSpec, SINK_KINDS, SinkSpec, ViewFormat};
+use weir_export::{InvalidSink, InvalidSpec, SINK_KINDS, SinkSpec, ViewFormat};
 use weir_fields::{Column, InvalidFields};
 use weir_ledger::Timing;
 use weir_probe::{OverloadPolicy, ShedOrder, ShedStep};
@@ -166,15 +166,17 @@ const TRANSACTION_SINKS: [&str; 7] = ["json", "csv", "parquet", "arrow", "json+u
 
 /// Parses a sink of transactions.
 pub fn parse_transaction_sink(text: &str) -> Result<RecordSink, InvalidOutput> {
-    let sink = RecordSink::parse(text)?;
+    let mut sink = RecordSink::parse(text)?;
     if !TRANSACTION_SINKS.contains(&sink.spec.scheme()) {
         return Err(InvalidOutput::NoTransactions(sink.spec.scheme()));
     }
-    let mut columns = sink.spec.columns().into_iter().flatten();
-    match columns.find(|column| !weir_fields::is_of_transactions(column)) {
-        Some(column) => Err(InvalidOutput::TransactionField(column.name)),
-        None => Ok(sink),
+    if let Some(selection) = sink.spec.fields() {
+        let is_stored = ["parquet", "arrow"].contains(&sink.spec.scheme());
+        let columns = weir_fields::select_transaction_columns(selection, is_stored);
+        let invalid = |error| InvalidSpec::of(sink.spec.name(), InvalidSink::from(error));
+        sink.spec = sink.spec.with_columns(&columns.map_err(invalid)?)?;
     }
+    Ok(sink)
 }
 
 /// Why an output is invalid.
@@ -203,8 +205,6 @@ pub enum InvalidOutput {
          json+unix:PATH, json+tcp://HOST:PORT and json+tls://HOST:PORT"
     )]
     NoTransactions(&'static str),
-    #[error("a transaction has no {0}; see weir help transactions for the fields that it has")]
-    TransactionField(&'static str),
     #[error("failover: {0}: where= is not for one of its sinks, because each record goes to one of them; use --where")]
     WhereOfMember(String),
 }

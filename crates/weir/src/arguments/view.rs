@@ -98,6 +98,6 @@ Examples:
   ssh server cat capture.pcap | weir view - --listen 8080 --where 'port 443'
 
 Exit codes:
-  0  success: SIGINT or SIGTERM
+  0  success: SIGINT, SIGTERM or SIGHUP (nohup weir view ... ignores that)
   1  usage error, or something cannot be opened; nothing was shown
   2  the same signals, but an input was damaged or not read to its end; the page says so, too";

@@ -5,7 +5,7 @@ use super::advice::control_advice;
 /// `weir bypass`.
 #[derive(Debug, thiserror::Error)]
 pub enum BypassError {
-    #[error("{error}{}", control_advice(.error))]
+    #[error("{}: {error}{}", .error.option(), control_advice(.error))]
     Remote { error: weir_control::Error },
     #[error("--to https:// needs --ca FILE, with the certificates that the probe's one is signed by; http:// does not")]
     Certificates,

@@ -21,6 +21,8 @@ pub enum InputError {
          of an interface", live = live_source(.0)
     )]
     ViewOfLiveTraffic(String),
+    #[error("{0}: this is served already: open it in a browser, or watch it with 'weir top {0}'")]
+    ViewOfUrl(String),
     #[error("{0}: the flows of a store have what they were stored with; leave it out")]
     EnrichedStore(&'static str),
     #[error("--open: there is no program {0}; open the address that is printed without this option")]

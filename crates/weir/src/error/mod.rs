@@ -100,7 +100,7 @@ pub enum Error {
     Memory(#[from] Box<FlowCacheTooLarge>),
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    #[error("--listen: {error}{}", control_advice(.error))]
+    #[error("{}: {error}{}", .error.option(), control_advice(.error))]
     Control {
         #[from]
         error: weir_control::Error,

@@ -12,7 +12,9 @@ pub enum TopError {
     Url { target: String, error: weir_control::InvalidUrl },
     #[error("standard input has the keys: name a file, or read the pipe with 'weir read -'")]
     Pipe,
-    #[error("an https:// URL needs --ca FILE, with the certificates that the probe's one is signed by")]
+    #[error(
+        "an https:// URL needs --ca FILE, with the certificates that the probe's one is signed by; http:// takes none"
+    )]
     Certificates,
     #[error("--token-file and --ca are for a URL")]
     OfUrls,
@@ -20,7 +22,7 @@ pub enum TopError {
     NoTerminal,
     #[error("the terminal cannot be used: {0}")]
     Terminal(io::Error),
-    #[error("{error}{}", control_advice(.error))]
+    #[error("{}: {error}{}", .error.option(), control_advice(.error))]
     Remote { error: weir_control::Error },
     #[error("cannot start weir itself: {0}")]
     Start(io::Error),
@@ -31,6 +33,13 @@ pub enum TopError {
     NoAnswer { target: String, reason: String },
     #[error("{target}: {reason}; --token-file FILE has the token of the probe")]
     Token { target: String, reason: String },
+    #[error(
+        "{target} answers GET /about with status {status}, and is no HTTP interface of weir; name the address of \
+         --listen, or the one that weir view prints"
+    )]
+    NotWeir { target: String, status: u16 },
+    #[error("--sort rate: stored flows have totals, and no rates; sort {list} by {}", .names.join(", "))]
+    NoRate { list: &'static str, names: Vec<&'static str> },
     #[error("{0}")]
     Refused(String),
 }

@@ -9,13 +9,10 @@ use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use weir_control::ProbeUrl;
+use weir_ledger::Timing;
 
-/// Poll interval of its end.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long it may take to end, until it is killed.
-const END_TIME: Duration = Duration::from_secs(10);
 /// Longest line that is read, octets.
 const MAX_LINE: u64 = 64 << 10;
 
@@ -26,6 +23,7 @@ pub struct Child {
     /// A signal while it ends kills it.
     stop: Arc<AtomicBool>,
     what: &'static str,
+    timing: Timing,
 }
 
 /// What it has said so far.
@@ -39,19 +37,24 @@ struct Log {
 
 impl Child {
     /// `weir probe` on a source.
-    pub fn probe(source: &str, stop: &Arc<AtomicBool>) -> Result<(ProbeUrl, Self), Error> {
+    pub fn probe(source: &str, stop: &Arc<AtomicBool>, timing: Timing) -> Result<(ProbeUrl, Self), Error> {
         let options = ["probe", "-i", source, "--listen", "127.0.0.1:0", "-q", "--log-level", "info"];
-        Self::start("weir probe", &options, stop)
+        Self::start("weir probe", &options, stop, timing)
     }
 
     /// `weir view` of a store or of a capture.
-    pub fn view(path: &str, stop: &Arc<AtomicBool>) -> Result<(ProbeUrl, Self), Error> {
+    pub fn view(path: &str, stop: &Arc<AtomicBool>, timing: Timing) -> Result<(ProbeUrl, Self), Error> {
         // A path that begins with a hyphen is no option.
-        Self::start("weir view", &["view", "--listen", "127.0.0.1:0", "--", path], stop)
+        Self::start("weir view", &["view", "--listen", "127.0.0.1:0", "--", path], stop, timing)
     }
 
     /// Starts it, and waits until it serves.
-    fn start(what: &'static str, options: &[&str], stop: &Arc<AtomicBool>) -> Result<(ProbeUrl, Self), Error> {
+    fn start(
+        what: &'static str,
+        options: &[&str],
+        stop: &Arc<AtomicBool>,
+        timing: Timing,
+    ) -> Result<(ProbeUrl, Self), Error> {
         let program = std::env::current_exe().map_err(TopError::Start)?;
         let mut command = Command::new(program);
         // Before the options of a path.
@@ -60,7 +63,7 @@ impl Child {
         let mut process = command.spawn().map_err(TopError::Start)?;
         let (out, err) = (process.stdout.take(), process.stderr.take());
         let log = Arc::new(Mutex::new(Log::default()));
-        let child = Self { process, log: log.clone(), stop: stop.clone(), what };
+        let child = Self { process, log: log.clone(), stop: stop.clone(), what, timing };
         let (of_out, of_err) = (log.clone(), log);
         thread::Builder::new()
             .name("weir-child-out".into())
@@ -88,7 +91,7 @@ impl Child {
             if self.stop.load(Relaxed) {
                 return Err(TopError::Child("ended by a signal before there was anything to show".into()).into());
             }
-            thread::sleep(POLL_INTERVAL);
+            thread::sleep(self.timing.top_check);
         }
     }
 
@@ -96,9 +99,9 @@ impl Child {
     pub fn has_ended(&mut self) -> Option<String> {
         let status = self.process.try_wait().ok().flatten()?;
         // The last lines may be on their way.
-        let end = Instant::now() + END_TIME;
+        let end = Instant::now() + self.timing.top_child_end;
         while !self.log.lock().has_ended && Instant::now() < end {
-            thread::sleep(POLL_INTERVAL);
+            thread::sleep(self.timing.top_check);
         }
         let note = self.log.lock().note.clone();
         Some(if note.is_empty() { ended(self.what, status) } else { note })
@@ -124,7 +127,7 @@ impl Drop for Child {
     /// Ends it as its parent: closes its standard input, sends it SIGTERM, waits, and kills it if it takes long.
     fn drop(&mut self) {
         drop(self.process.stdin.take());
-        let end = Instant::now() + END_TIME;
+        let end = Instant::now() + self.timing.top_child_end;
         let has_ended = |process: &mut Process| !matches!(process.try_wait(), Ok(None));
         if has_ended(&mut self.process) {
             return;
@@ -136,7 +139,7 @@ impl Drop for Child {
                 let _ = self.process.wait();
                 return;
             }
-            thread::sleep(POLL_INTERVAL);
+            thread::sleep(self.timing.top_check);
         }
     }
 }

@@ -31,14 +31,15 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_capture::{LIVE_SCHEMES, LiveSpec};
 use weir_control::{Method, ProbeUrl, RemoteProbe};
-use weir_top::{About, Action, Key, List, Reply, Settings, State, Topic};
+use weir_text::units;
+use weir_top::{About, Action, Key, List, Mode, RATE, Reply, Settings, State, Topic};
 
 /// How long the screen waits for a key.
 const KEY_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two pictures without a key or an answer: the clock.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long `--once` waits for the first interval of a probe, and for one that answers another question.
-const ONCE_TIME: Duration = Duration::from_secs(15);
+/// Shortest time without an answer that is worth a word.
+const MIN_SILENCE: Duration = Duration::from_secs(1);
 /// Rows of the screen, and of `--once`.
 const ROWS: [usize; 2] = [200, 20];
 
@@ -53,7 +54,11 @@ enum Target {
 
 pub fn run(arguments: &Top) -> Result<RunStatus, Error> {
     let target = target(&arguments.target)?;
-    let is_url = matches!(target, Target::Url(_));
+    let (is_url, timing) = (matches!(target, Target::Url(_)), arguments.times.timing());
+    let settings = settings(arguments);
+    if matches!(target, Target::Stored(_)) {
+        refuse_rate(&settings)?;
+    }
     if !is_url && (arguments.token_file.is_some() || arguments.ca.is_some()) {
         return Err(TopError::OfUrls.into());
     }
@@ -63,24 +68,32 @@ pub fn run(arguments: &Top) -> Result<RunStatus, Error> {
     let stop = signals::stop_flag()?;
     let (url, mut child) = match target {
         Target::Url(url) => (url, None),
-        Target::Source(source) => started(Child::probe(&source, &stop)?),
-        Target::Stored(path) => started(Child::view(&path, &stop)?),
+        Target::Source(source) => started(Child::probe(&source, &stop, timing)?),
+        Target::Stored(path) => started(Child::view(&path, &stop, timing)?),
     };
     if url.is_https() != arguments.ca.is_some() {
         return Err(TopError::Certificates.into());
     }
-    let remote = RemoteProbe::new(url, arguments.token_file.as_deref(), arguments.ca.as_deref());
+    let [token, certificates] = [&arguments.token_file, &arguments.ca].map(|path| path.as_deref());
+    let remote = RemoteProbe::new(url, token, certificates, timing.top_first);
     let mut remote = remote.map_err(|error| TopError::Remote { error })?;
-    let about = about(&mut remote, &arguments.target, &stop)?;
-    let mut state = State::new(settings(arguments), about);
-    state.try_filter();
+    let about = about(&mut remote, &arguments.target, timing.top_first, &stop);
+    // A child that has ended says more than the connection to it.
+    let ended = |error| child.as_mut().and_then(Child::has_ended).map_or(error, |reason| TopError::Child(reason).into());
+    let about = about.map_err(ended)?;
     if stop.load(Relaxed) {
         return Ok(RunStatus::Success);
     }
-    if arguments.once {
-        return once(state, &mut remote, &stop);
+    remote.set_limit(timing.http_answer);
+    if about.mode == Mode::View {
+        refuse_rate(&settings)?;
     }
-    show(state, remote, child.as_mut(), &stop)?;
+    let mut state = State::new(settings, about);
+    state.try_filter();
+    if arguments.once {
+        return once(state, &mut remote, timing.top_once, &stop);
+    }
+    show(state, remote, child.as_mut(), timing.top_silence, &stop)?;
     let has_failed = child.as_mut().is_some_and(|child| child.has_ended().is_some());
     stop.store(false, Relaxed);
     // A further signal while it ends kills it.
@@ -102,11 +115,11 @@ fn target(text: &str) -> Result<Target, Error> {
     }
     let is_live = weir_capture::is_interface(text) || text.parse::<LiveSpec>().is_ok();
     // One with an invalid setting, too: the probe says what is wrong with it.
-    let mut schemes = LIVE_SCHEMES.into_iter().chain(["synth:", "packets:"]);
-    if is_live || schemes.any(|scheme| text.starts_with(scheme)) {
+    if is_live || LIVE_SCHEMES.into_iter().any(|scheme| text.starts_with(scheme)) {
         return Ok(Target::Source(live_source(text)));
     }
-    if Path::new(text).exists() {
+    let is_read_once = ["synth:", "packets:"].into_iter().any(|scheme| text.starts_with(scheme));
+    if is_read_once || Path::new(text).exists() {
         return Ok(Target::Stored(text.into()));
     }
     Err(TopError::Target { target: text.into() }.into())
@@ -130,17 +143,38 @@ fn settings(arguments: &Top) -> Settings {
     }
 }
 
-/// What answers.
-fn about(remote: &mut RemoteProbe, target: &str, stop: &AtomicBool) -> Result<About, Error> {
+/// Refuses the order by rate, which stored flows do not have.
+fn refuse_rate(settings: &Settings) -> Result<(), TopError> {
+    match settings.sort.as_deref() {
+        Some(RATE) => {
+            Err(TopError::NoRate { list: settings.list.name(), names: weir_top::sort_names(settings.list, false) })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What answers, within a time.
+fn about(remote: &mut RemoteProbe, target: &str, limit: Duration, stop: &AtomicBool) -> Result<About, Error> {
     let failed = |reason: String| TopError::NoAnswer { target: target.into(), reason };
     let answer = match remote.request(Method::GET, "/about", "", stop) {
         Err(_) if stop.load(Relaxed) => return Ok(About::new(&Default::default())),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            let limit = units::span(limit.as_nanos() as u64);
+            let reason =
+                format!("no answer within {limit}: is the address right, and is the probe stopped or blocked?");
+            return Err(failed(reason).into());
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            return Err(failed(format!("{error}; nothing listens there (weir probe --listen PORT)")).into());
+        }
         answer => answer.map_err(|error| failed(error.to_string()))?,
     };
-    match answer.status.as_u16() {
+    match (answer.status.as_u16(), answer.body["error"].is_string()) {
+        (200, _) if About::is_of_weir(&answer.body) => Ok(About::new(&answer.body)),
         // A probe of an earlier version does not have the path.
-        200 | 404 => Ok(About::new(&answer.body)),
-        401 | 403 => Err(TopError::Token { target: target.into(), reason: answer.error() }.into()),
+        (404, true) => Ok(About::new(&answer.body)),
+        (status @ (200 | 404), _) => Err(TopError::NotWeir { target: target.into(), status }.into()),
+        (401 | 403, _) => Err(TopError::Token { target: target.into(), reason: answer.error() }.into()),
         _ => Err(failed(answer.error()).into()),
     }
 }
@@ -160,7 +194,7 @@ fn ask(state: &mut State, remote: &mut RemoteProbe, started: Instant, stop: &Ato
 }
 
 /// Prints one screen.
-fn once(mut state: State, remote: &mut RemoteProbe, stop: &AtomicBool) -> Result<RunStatus, Error> {
+fn once(mut state: State, remote: &mut RemoteProbe, limit: Duration, stop: &AtomicBool) -> Result<RunStatus, Error> {
     let started = Instant::now();
     // Rates need two answers, and the figures of an interval.
     let mut missing = if state.is_live() { 2 } else { 1 };
@@ -172,7 +206,7 @@ fn once(mut state: State, remote: &mut RemoteProbe, stop: &AtomicBool) -> Result
         }
         missing -= usize::from(is_answered && missing > 0);
         let has_all = missing == 0 && (!state.is_live() || state.has_rates());
-        if has_all || started.elapsed() > ONCE_TIME + interval * 2 {
+        if has_all || started.elapsed() > limit + interval * 2 {
             break;
         }
         wait(interval, stop);
@@ -202,10 +236,13 @@ fn show(
     mut state: State,
     remote: RemoteProbe,
     mut child: Option<&mut Child>,
+    most_silence: Duration,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Error> {
     let mut screen = Screen::open().map_err(TopError::Terminal)?;
-    let asking = Asking::start(remote, Duration::from_nanos(state.settings().interval_ns))?;
+    let interval = Duration::from_nanos(state.settings().interval_ns);
+    let asking = Asking::start(remote, interval)?;
+    let usual_silence = (interval * 2).min(most_silence).max(MIN_SILENCE);
     let events = events()?;
     let mut last_drawn: Option<Instant> = None;
     while !stop.load(Relaxed) {
@@ -214,6 +251,8 @@ fn show(
             state.take(reply);
             has_changed = true;
         }
+        let silence = asking.silence().filter(|silence| *silence >= usual_silence);
+        state.set_silence(silence.map(|silence| silence.as_nanos() as u64));
         if let Some(child) = child.as_mut() {
             state.set_note(&child.note());
         }
@@ -230,7 +269,8 @@ fn show(
             }
             Ok(event) => match event.map_err(TopError::Terminal)? {
                 Event::Key(event) if event.kind != KeyEventKind::Release => {
-                    if key(event.code, event.modifiers).is_some_and(|key| state.key(key) == Action::Quit) {
+                    let is_quit = |key: &Option<Key>| key.is_some_and(|key| state.key(key) == Action::Quit);
+                    if keys(event.code, event.modifiers).iter().any(is_quit) {
                         break;
                     }
                 }
@@ -252,13 +292,19 @@ fn events() -> Result<Receiver<io::Result<Event>>, Error> {
     Ok(events)
 }
 
-/// What a key is for the screen.
+/// What a key is for the screen. Terminals send Alt and a key as Escape and the key, and a slow connection joins the two
+/// as well.
+fn keys(code: KeyCode, modifiers: KeyModifiers) -> [Option<Key>; 2] {
+    let escape = modifiers.contains(KeyModifiers::ALT).then_some(Key::Escape);
+    [escape, key(code, modifiers)]
+}
+
 fn key(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
     let is_control = modifiers.contains(KeyModifiers::CONTROL);
     Some(match code {
         KeyCode::Char('c' | 'd') if is_control => Key::Interrupt,
         KeyCode::Char('u') if is_control => Key::ClearLine,
-        KeyCode::Char(_) if is_control || modifiers.contains(KeyModifiers::ALT) => return None,
+        KeyCode::Char(_) if is_control => return None,
         KeyCode::Char(character) => Key::Character(character),
         KeyCode::Up => Key::Up,
         KeyCode::Down => Key::Down,

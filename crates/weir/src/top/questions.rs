@@ -24,6 +24,8 @@ struct Shared {
     changed: Condvar,
     /// Ends the request that waits for its answer.
     stop: AtomicBool,
+    /// When the first request without an answer was sent.
+    unanswered: Mutex<Option<Instant>>,
 }
 
 impl Drop for Asking {
@@ -52,6 +54,11 @@ impl Asking {
         }
     }
 
+    /// For how long no request was answered; `None` if none waits.
+    pub fn silence(&self) -> Option<Duration> {
+        self.shared.unanswered.lock().map(|since| since.elapsed())
+    }
+
     /// What was answered since.
     pub fn replies(&self) -> impl Iterator<Item = Reply> {
         self.replies.try_iter()
@@ -62,7 +69,7 @@ impl Asking {
 pub fn ask(remote: &mut RemoteProbe, path: &str, stop: &AtomicBool) -> Result<(u16, Value), String> {
     match remote.request(Method::GET, path, "", stop) {
         Ok(answer) => Ok((answer.status.as_u16(), answer.body)),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err("it does not answer in time".into()),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err("it does not answer; is it stopped?".into()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -74,7 +81,11 @@ impl Shared {
         while let Some(questions) = self.next(last, interval) {
             last = Some((questions.generation, Instant::now()));
             for question in questions.all {
+                self.unanswered.lock().get_or_insert_with(Instant::now);
                 let result = ask(&mut remote, &question.path, &self.stop);
+                if result.is_ok() {
+                    *self.unanswered.lock() = None;
+                }
                 let time_ns = started.elapsed().as_nanos() as u64;
                 let reply = Reply { generation: questions.generation, topic: question.topic, time_ns, result };
                 let is_newer = || self.wanted.lock().as_ref().is_some_and(|new| new.generation != questions.generation);

@@ -127,6 +127,7 @@ pub fn ended_failures() -> Value {
 pub fn of_probe(grown: u64) -> impl Fn(Topic, &str) -> Option<(u16, Value)> {
     move |topic, path| {
         let body = match topic {
+            Topic::About => return None,
             Topic::Status => status(),
             Topic::Ended => ended_failures(),
             Topic::Rows if path.contains("by=") => groups(grown),

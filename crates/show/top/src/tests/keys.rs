@@ -34,8 +34,8 @@ fn digits_choose_the_list_and_what_is_asked() {
     assert!(!paths[2].split("&fields").next().unwrap().contains("tls_alert"), "a store does not have it");
     let stored = stored(List::Hosts);
     let questions = stored.questions();
-    assert_eq!(questions.all.len(), 1);
     assert!(questions.all[0].path.starts_with("/stored?by=host&") && !questions.repeats);
+    assert_eq!(questions.all[1].path, "/about", "a store grows");
 }
 
 #[test]
@@ -217,14 +217,53 @@ fn a_probe_that_is_away_leaves_its_last_figures() {
     });
     assert_eq!(screen(&mut state, 80, 24)[7], "");
     away(&mut state);
-    state.set_clock(1_795_229_500_000_000_000);
-    away(&mut state);
+    state.set_silence(Some(22_900_000_000));
     let lines = screen(&mut state, 80, 24);
-    assert_eq!(lines[22], "no answer since 02:51:17 UTC, trying again: connection refused");
+    assert_eq!(lines[22], "no answer for 22 s, trying again: connection refused");
+    assert!(lines[0].starts_with("weir top  OLD  http://127.0.0.1:9477"), "{}", lines[0]);
     assert_eq!(lines[7], rows);
-    assert!(state.questions().repeats);
+    // What comes back may be another probe.
+    let asks_who = |state: &State| state.questions().all.iter().any(|question| question.topic == Topic::About);
+    assert!(state.questions().repeats && asks_who(&state));
+    answer(&mut state, 4_000_000_000, |topic, path| match topic {
+        Topic::About => Some((200, serde_json::json!({"program": "weir", "mode": "probe", "history": "none"}))),
+        _ => of_probe(0)(topic, path),
+    });
+    let lines = screen(&mut state, 80, 24);
+    assert!(!lines[22].contains("no answer") && !lines[0].contains("OLD") && !asks_who(&state), "{lines:?}");
+    state.key(Key::Character('6'));
+    assert!(screen(&mut state, 80, 24)[5].starts_with("current flows that failed"), "without a history");
+}
+
+#[test]
+fn a_probe_that_hangs_is_named_and_files_may_take_their_time() {
+    let mut state = answered(List::Hosts);
+    state.set_silence(Some(3_100_000_000));
+    let lines = screen(&mut state, 80, 24);
+    assert_eq!(lines[22], "no answer for 3 s: all figures are older");
+    assert!(lines[0].starts_with("weir top  OLD  ") && lines[7].starts_with("2001:db8:1111"), "{lines:?}");
+    state.set_silence(Some(300_000_000_000));
+    assert_eq!(screen(&mut state, 80, 24)[22], "no answer for 5m00s: all figures are older");
     answer(&mut state, 4_000_000_000, of_probe(0));
-    assert!(!screen(&mut state, 80, 24)[22].contains("no answer"));
+    assert!(!screen(&mut state, 80, 24)[0].contains("OLD"));
+    let mut state = stored(List::Hosts);
+    state.set_silence(Some(3_100_000_000));
+    let lines = screen(&mut state, 80, 24);
+    assert!(lines[22] == "reading for 3 s" && !lines[0].contains("OLD"), "{lines:?}");
+}
+
+#[test]
+fn what_comes_back_as_a_view_has_the_lists_of_a_view() {
+    let mut state = answered(List::Hosts);
+    state.key(Key::Character('S'));
+    assert!(path_of_rows(&state).contains("top=1000"), "by rate");
+    let generation = state.questions().generation;
+    state.take(Reply { generation, topic: Topic::Status, time_ns: 3, result: Err("connection refused".into()) });
+    answer(&mut state, 4, |topic, _| {
+        (topic == Topic::About)
+            .then(|| (200, serde_json::json!({"program": "weir", "mode": "view", "history": "store"})))
+    });
+    assert!(path_of_rows(&state).starts_with("/stored?by=host&sort=bytes&top=200"), "{}", path_of_rows(&state));
 }
 
 #[test]
@@ -237,6 +276,14 @@ fn a_busy_probe_and_the_log_of_a_child_have_a_line() {
     let lines = screen(&mut state, 80, 24);
     assert_eq!(lines[22], "no new answer: another search is running");
     assert!(lines[7].starts_with("2001:db8:1111"));
+}
+
+#[test]
+fn an_answer_without_a_reason_names_the_target_and_what_to_do() {
+    let mut state = answered(List::Hosts);
+    answer(&mut state, 3, |topic, _| (topic == Topic::Rows).then(|| (404, serde_json::Value::Null)));
+    let expected = "http://127.0.0.1:9477 answers with status 404 and no reason: is it the --listen address of weir?";
+    assert_eq!(screen(&mut state, 120, 24)[22], expected);
 }
 
 #[test]

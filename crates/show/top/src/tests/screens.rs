@@ -2,7 +2,11 @@
 
 use super::answers::{groups, of_probe, refused};
 use super::{answer, live, screen, stored, type_text};
-use crate::{Key, List, State, Topic};
+use crate::line::width;
+use crate::{Key, List, Settings, State, Topic};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::Modifier;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -110,6 +114,116 @@ fn rates_are_differences_of_counters_and_unknown_where_they_shrink() {
     assert_eq!(of_first(&mut state), "4.00M");
     answer(&mut state, 4_000_000_000, of_probe(100_000));
     assert_eq!(of_first(&mut state), "-");
+}
+
+#[test]
+fn an_order_of_the_command_line_may_name_a_heading_and_a_direction() {
+    for (list, sort, path, heading) in [
+        (List::Hosts, "rtt", "sort=rtt_mean_ns&", " rtt▼ "),
+        (List::Hosts, "bytes:asc", "sort=bytes:asc&", " bytes▲ "),
+        (List::Flows, "duration", "sort=duration_ns&", " duration▼ "),
+        (List::Flows, "rtt:desc", "sort=rtt:desc&", " rtt▼ "),
+        (List::Flows, "src_port", "sort=src_port&", " bytes "),
+    ] {
+        let mut state = State::new(Settings { sort: Some(sort.into()), ..live(list).settings().clone() }, live(list).about);
+        assert!(super::path_of_rows(&state).contains(path), "{}", super::path_of_rows(&state));
+        answer(&mut state, 1, of_probe(0));
+        let lines = screen(&mut state, 200, 24);
+        assert!(lines[6].contains(heading), "{lines:?}");
+    }
+}
+
+/// Hosts with a first and a last time.
+fn with_times(times: &[[&str; 2]]) -> serde_json::Value {
+    let row = |(number, [first, last]): (usize, &[&str; 2])| json!({"host": format!("192.0.2.{number}"), "bytes": 1, "other_groups": 0, "first_time": first, "last_time": last});
+    json!({"groups": times.iter().enumerate().map(row).collect::<Vec<_>>(), "complete": true, "matching": 1, "read": 2})
+}
+
+#[test]
+fn times_have_dates_when_they_are_more_than_a_day_apart_or_ago() {
+    let [day, next, hour_later] =
+        ["2026-11-21T02:51:17.914998000Z", "2026-11-22T02:51:18.000000000Z", "2026-11-21T03:51:18.040263000Z"];
+    for (times, clock_ns, expected) in [
+        (&[[day, hour_later]][..], 1_795_229_477_845_601_000, "02:51:17.914 03:51:18.040"),
+        (&[[day, day], [day, next]], 1_795_229_477_845_601_000, "2026-11-21 02:51:17.914 2026-11-21 02:51:17.914"),
+        (&[[day, hour_later]], 1_800_000_000_000_000_000, "2026-11-21 02:51:17.914 2026-11-21 03:51:18.040"),
+    ] {
+        let mut state = stored(List::Hosts);
+        state.set_clock(clock_ns);
+        let body = with_times(times);
+        answer(&mut state, 1, |topic, _| (topic == Topic::Rows).then(|| (200, body.clone())));
+        let lines = screen(&mut state, 120, 24);
+        assert!(lines[7].ends_with(&format!(" {expected}")), "{expected}: {lines:?}");
+        assert!(state.page(120).contains(expected));
+    }
+}
+
+#[test]
+fn a_damaged_file_and_one_that_takes_too_long_are_told_apart() {
+    let answer_with = |complete: bool, problems: &[&str]| {
+        let mut body = groups(0);
+        (body["complete"], body["problems"]) = (json!(complete), json!(problems));
+        let mut state = stored(List::Hosts);
+        answer(&mut state, 1, |topic, _| (topic == Topic::Rows).then(|| (200, body.clone())));
+        (screen(&mut state, 120, 24), state.is_complete())
+    };
+    let (lines, is_complete) = answer_with(false, &["cut.pcap: it ends inside a packet", "b: x"]);
+    assert!(lines[5].contains("damaged: this is what could be read") && !lines[5].contains("in time"), "{lines:?}");
+    assert!(lines[22] == "cut.pcap: it ends inside a packet; 1 more is damaged" && !is_complete, "{lines:?}");
+    let (lines, is_complete) = answer_with(false, &[]);
+    assert!(lines[5].contains("not all were read in time") && !is_complete, "{lines:?}");
+    assert!(answer_with(true, &[]).1);
+}
+
+#[test]
+fn sinks_that_wait_are_counted_in_words() {
+    let line = |waiting: &[u64]| {
+        let sinks: Vec<_> = waiting.iter().map(|flows| json!({"sink": "s", "waiting": {"flows": flows}})).collect();
+        let mut state = live(List::Hosts);
+        answer(&mut state, 1, |topic, _| (topic == Topic::Status).then(|| (200, json!({"ledger": {"sinks": sinks}}))));
+        screen(&mut state, 80, 24)[3].clone()
+    };
+    assert_eq!(line(&[0]), "no record waits for 1 sink");
+    assert_eq!(line(&[7]), "1 sink waits:  s 7");
+    assert_eq!(line(&[7, 0]), "1 of 2 sinks waits:  s 7");
+    assert_eq!(line(&[0, 8, 7]), "2 of 3 sinks wait:  s 8  s 7");
+}
+
+/// Names of two columns a character.
+#[test]
+fn wide_characters_leave_columns_in_place() {
+    let mut body = super::answers::flows(0);
+    body["flows"][0]["sni"] = json!("例え.テスト");
+    body["flows"][1]["sni"] = json!("www.example");
+    let mut state = live(List::Flows);
+    answer(&mut state, 1, |topic, _| (topic == Topic::Rows).then(|| (200, body.clone())));
+    for columns in [84_usize, 140, 200] {
+        let page = state.page(columns);
+        let place = |name: &str| {
+            let row = page.lines().find(|row| row.contains(name)).unwrap_or_else(|| panic!("{name}: {page}"));
+            width(row.split(name).next().unwrap())
+        };
+        assert_eq!(place("例え.テスト"), place("www.example"), "{page}");
+        // Behind the names are durations, at the right of their column.
+        let ends: Vec<usize> = page.lines().filter_map(|row| row.split_once("ms")).map(|(row, _)| width(row)).collect();
+        assert!(columns < 140 || ends.len() == 3 && ends.iter().all(|end| *end == ends[0]), "{page}");
+        assert!(page.lines().all(|row| width(row) <= columns), "{page}");
+    }
+    state.key(Key::Character('/'));
+    type_text(&mut state, "例 byts");
+    state.key(Key::Enter);
+    answer(&mut state, 2, |topic, _| (topic == Topic::Rows).then(|| refused("例 byts", 2, 4)));
+    assert_eq!(screen(&mut state, 80, 24)[22], "          ^^^^");
+    state.key(Key::End);
+    assert_eq!(selected_column(&mut state), 7 + 3 + 4);
+}
+
+/// The column of the cursor.
+fn selected_column(state: &mut State) -> u16 {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, 80, 24));
+    state.draw(&mut buffer);
+    let is_cursor = |column: &u16| buffer[(*column, 22)].style().add_modifier.contains(Modifier::REVERSED);
+    (0..80).find(is_cursor).unwrap()
 }
 
 #[test]

@@ -555,8 +555,8 @@ fn an_interface_that_cannot_be_served_is_refused_at_the_start() {
         (&["--token-file", good], "--listen"),
         (&["--listen", "0", "--token-file", open], "other users may read this file (mode 644)"),
         (&["--listen", "0", "--token-file", short], "one line of 16 to 1024"),
-        (&["--listen", "0", "--token-file", "/nonexistent"], "/nonexistent: No such file"),
-        (&["--listen", "0", "--tls-cert", no_pem, "--tls-key", no_pem], "no PEM block"),
+        (&["--listen", "0", "--token-file", "/nonexistent"], "--token-file: /nonexistent: No such file"),
+        (&["--listen", "0", "--tls-cert", no_pem, "--tls-key", no_pem], "--tls-cert: "),
     ];
     for (options, reason) in cases {
         for check in [&[][..], &["--check"]] {

@@ -5,4 +5,6 @@ mod page;
 mod recent;
 mod stored;
 mod top;
+mod top_answers;
+mod top_tmux;
 mod view;

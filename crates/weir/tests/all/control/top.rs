@@ -3,10 +3,9 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,15 +14,18 @@ use std::thread::{self, JoinHandle};
 use testbed::namespace::until;
 use testbed::running::{Running, send_requests, wire};
 use testbed::served::Served;
-use testbed::{Background, assert_usage_errors, captures, command, failure, signal, success, text_of};
+use testbed::viewed::Viewed;
+use testbed::{
+    Background, Pcap, assert_usage_errors, captures, command, failure, request_and_response, signal, success, text_of,
+};
 
 /// A terminal with `weir top` on it.
-struct Terminal {
+pub(super) struct Terminal {
     process: Background,
     master: OwnedFd,
     /// The other side, so that its settings can be read when the command has ended.
     slave: File,
-    written: Arc<Mutex<Vec<u8>>>,
+    pub(super) written: Arc<Mutex<Vec<u8>>>,
     reading: Arc<AtomicBool>,
     reader: JoinHandle<()>,
     before: Termios,
@@ -31,7 +33,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(arguments: &[&str]) -> Self {
+    pub(super) fn start(arguments: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -64,7 +66,7 @@ impl Terminal {
         self.size = size;
     }
 
-    fn keys(&self, keys: &str) {
+    pub(super) fn keys(&self, keys: &str) {
         File::from(self.master.try_clone().unwrap()).write_all(keys.as_bytes()).unwrap();
     }
 
@@ -73,7 +75,7 @@ impl Terminal {
     }
 
     /// Waits until a line of the screen has a text.
-    fn wait_for(&self, text: &str) {
+    pub(super) fn wait_for(&self, text: &str) {
         let started = std::time::Instant::now();
         while !self.screen().iter().any(|line| line.contains(text)) {
             assert!(started.elapsed() < testbed::namespace::BOUND, "no {text:?}: {:#?}", self.screen());
@@ -91,7 +93,7 @@ impl Terminal {
     }
 
     /// Waits for the end, and asserts that the terminal is as it was.
-    fn end(mut self, code: Option<i32>) {
+    pub(super) fn end(mut self, code: Option<i32>) {
         assert_eq!(self.process.0.wait().unwrap().code(), code, "{:#?}", self.screen());
         let after = tcgetattr(&self.slave).unwrap();
         let modes =
@@ -226,12 +228,35 @@ fn a_probe_that_comes_back_is_asked_again() {
     terminal.wait_for("10.1.0.1 ");
     served.probe.stop(0);
     terminal.wait_for("trying again");
+    terminal.wait_for("weir top  OLD  ");
     terminal.wait_for("10.1.0.1 ");
     let again = Running::probe("af_packet:right", &["--listen", &address]);
-    until("it answers", || !terminal.screen().iter().any(|line| line.contains("trying again")));
+    let is_old = || terminal.screen().iter().any(|line| line.contains("trying again") || line.contains("OLD"));
+    until("it answers", || !is_old());
     signal(&terminal.process.0, libc::SIGTERM);
     terminal.end(Some(0));
     again.stop(0);
+}
+
+#[test]
+fn a_probe_that_hangs_is_named_and_goes_on() {
+    let Some(mut served) = Served::start(&[]) else { return };
+    send_requests(&mut served.sender, 0..20);
+    let url = format!("http://{}", served.address);
+    let terminal = Terminal::start(&[&url, "--interval", "200ms"]);
+    terminal.wait_for("10.1.0.1 ");
+    served.probe.signal(libc::SIGSTOP);
+    terminal.wait_for("no answer for 1 s");
+    terminal.wait_for("weir top  OLD  ");
+    terminal.wait_for("10.1.0.1 ");
+    let err = failure(1, ["top", &url, "--once", "--timing", "top_first=200ms"]);
+    assert!(err.contains("no answer within 200ms: is the address right, and is the probe stopped"), "{err}");
+    served.probe.signal(libc::SIGCONT);
+    let is_silent = || terminal.screen().iter().any(|line| line.contains("no answer") || line.contains("OLD"));
+    until("it answers", || !is_silent());
+    signal(&terminal.process.0, libc::SIGTERM);
+    terminal.end(Some(0));
+    served.probe.stop(0);
 }
 
 #[test]
@@ -276,7 +301,7 @@ fn once_prints_what_a_capture_has() {
     let found = rows(&hosts, "host ").into_iter().filter(|row| row.len() > 5 && row[0] != "too");
     let found: Vec<Vec<String>> = found.map(|row| [0, 2, 3].map(|at| row[at].clone()).to_vec()).collect();
     assert_eq!(found, expected, "{hosts}");
-    assert!(hosts.contains("range   2026-11-21 02:51:17.845 to 02:51:18.097 UTC"), "{hosts}");
+    assert!(hosts.contains("began   2026-11-21 02:51:17.845 to 02:51:18.097 UTC"), "{hosts}");
     let failures = run(&["--list", "failures"]);
     assert!(failures.contains("refused") && failures.contains("HTTP 4xx"), "{failures}");
     let one = run(&["--list", "pairs", "--top", "1", "--sort", "packets", "--where", "ip4"]);
@@ -284,6 +309,48 @@ fn once_prints_what_a_capture_has() {
     let err = failure(1, ["top", web, "--once", "--where", "byts > 1"]);
     assert!(err.contains("did you mean bytes?") && err.contains("\nweir:   ^^^^\n"), "{err}");
     assert!(failure(1, ["top", web, "--once", "--sort", "nonsense"]).contains("sort: "));
+    let generated = success(["top", "synth:mix,flows=100,packets=2k", "--once", "--list", "servers", "--top", "3"]);
+    assert!(generated.contains("stored flows") && rows(&generated, "server ").len() > 3, "{generated}");
+    let view = Viewed::start(&[web]);
+    let url = format!("http://{}", view.address);
+    for target in [web, &url] {
+        let err = failure(1, ["top", target, "--once", "--list", "pairs", "--sort", "rate"]);
+        assert!(err.contains("no rates; sort pairs by bytes, packets, flows, fwd_bytes, "), "{err}");
+    }
+    assert_eq!(view.stop(15).0, 0);
+}
+
+#[test]
+fn a_damaged_capture_is_called_damaged_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.pcap");
+    let octets = fs::read(captures().join("web.pcap")).unwrap();
+    fs::write(&path, &octets[..octets.len() * 2 / 3]).unwrap();
+    let path = path.to_str().unwrap();
+    let (code, out, err) = text_of(&command().args(["top", path, "--once"]).output().unwrap());
+    assert_eq!((code, &*err), (2, ""), "{out}");
+    assert!(out.contains("damaged: this is what could be read") && !out.contains("in time"), "{out}");
+    assert!(out.contains(&format!("{path}: at byte ")) && out.contains("192.0.2.1 "), "{out}");
+    let terminal = Terminal::start(&[path]);
+    terminal.wait_for("damaged: this is what could be read");
+    terminal.wait_for("192.0.2.1 ");
+    terminal.keys("q");
+    terminal.end(Some(0));
+}
+
+#[test]
+fn times_of_years_have_dates() {
+    let frames = request_and_response(7);
+    let capture = Pcap::new().frame(1_000_000_000, 0, &frames[0]).frame(1_400_000_000, 500_000, &frames[1]).saved();
+    for list in ["hosts", "flows", "failures"] {
+        let mut top = command();
+        top.args(["top", capture.name(), "--once", "--list", list]).env("COLUMNS", "200");
+        let (code, out, err) = text_of(&top.output().unwrap());
+        assert_eq!((code, &*err), (0, ""));
+        let rows = out.split_once(" UTC\n").or(out.split_once("failure")).unwrap().1;
+        assert!(list == "failures" || rows.contains("2001-09-09 01:46:40.000"), "{out}");
+        assert!(out.contains("began   2001-09-09 01:46:40.000 to 2014-05-13 16:53:20.500 UTC"), "{out}");
+    }
 }
 
 #[test]
@@ -317,55 +384,6 @@ fn what_cannot_be_shown_is_an_error_with_a_sentence() {
         (&["top", web, "--top", "0"], "use a number from 1 to 1000"),
         (&["top", web, "--interval", "1ms"], "use a time from 200ms to 1h"),
     ]);
-}
-
-/// A server whose answers have octets that act on a terminal.
-fn hostile_server() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            thread::spawn(move || answer(stream.unwrap()));
-        }
-    });
-    format!("http://{address}")
-}
-
-fn answer(mut stream: std::net::TcpStream) {
-    let evil = "\u{1b}]0;x\u{7}\u{1b}[2J\u{9b}\u{202e}\r\nevil";
-    let (mut request, mut octet) = (Vec::new(), [0]);
-    while let Ok(1) = stream.read(&mut octet) {
-        request.push(octet[0]);
-        if !request.ends_with(b"\r\n\r\n") {
-            continue;
-        }
-        let text = String::from_utf8(std::mem::take(&mut request)).unwrap();
-        let body: Value = match text.split(' ').nth(1).unwrap().split('?').next().unwrap() {
-            "/about" => json!({"mode": "probe", "inputs": [evil], "history": evil}),
-            "/status" => json!({"interval": {"packets_per_second": 1}, "ledger": {"sinks": [{"sink": evil,
-                "waiting": {"flows": 1}}]}}),
-            _ => json!({"groups": [{"host": evil, "bytes": 7}], "matching": 1, "complete": false, "problems": [evil]}),
-        };
-        let body = body.to_string();
-        let length = body.len();
-        let _ = write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
-    }
-}
-
-#[test]
-fn no_octet_of_an_answer_acts_on_the_terminal() {
-    let url = hostile_server();
-    let arguments = ["top", &url, "--once", "--interval", "200ms"];
-    let (code, out, err) = text_of(&command().args(arguments).output().unwrap());
-    assert_eq!(code, 2, "not all was read in time: {err}");
-    assert!(out.contains("\\x1b]0;x\\x07\\x1b[2J") && !out.contains(['\u{1b}', '\u{7}', '\u{9b}', '\r']), "{out:?}");
-    let terminal = Terminal::start(&[&url, "--interval", "200ms"]);
-    terminal.wait_for("\\x1b]0;x\\x07\\x1b[2J");
-    terminal.keys("q");
-    let written = terminal.written.clone();
-    terminal.end(Some(0));
-    let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
-    assert!(!text.contains(['\u{7}', '\u{9b}', '\u{202e}']), "{text:?}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use testbed::namespace::until;
 use testbed::viewed::{Starting, Viewed};
 use testbed::{Pcap, arguments, assert_usage_errors, captures, failure, number, request_and_response, signal, success};
 
+const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
 /// From when flows are asked for.
@@ -165,8 +166,25 @@ fn what_needs_a_probe_is_refused_and_the_rest_works() {
     for path in ["/health", "/fields", "/openapi.json", "/about", "/"] {
         assert_eq!(view.get(path).status, 200, "{path}");
     }
-    assert_eq!(view.request("POST", "/reload").status, 403);
-    assert_eq!(view.get("/stored?store=2").status, 400);
+    for (method, path, status, reason) in [
+        ("POST", "/reload", 403, "weir view shows what is stored, and permits no changes"),
+        ("POST", "/overrides", 403, "permits no changes"),
+        ("GET", "/flows", 409, "GET /about, /fields and /stored"),
+        ("GET", "/stored?store=2", 400, "weir view answers from all that it shows together; leave store out"),
+        ("GET", "/stored?store=0", 400, "use the number of a store, from 1"),
+        ("GET", "/stored?by=mac", 400, "by: "),
+        ("GET", "/stored?where=src_mac%20%3D%2002:00:00:00:00:01", 400, "do not all have the field src_mac"),
+        ("GET", "/no-such-path", 404, "GET / lists all"),
+        ("GET", "/about?x=1", 400, "remove what follows the ?"),
+        ("DELETE", "/stored", 403, "permits no changes"),
+    ] {
+        let answer = view.request(method, path);
+        assert!(answer.status == status && answer.body.contains(reason), "{method} {path}: {}", answer.body);
+    }
+    // The list of paths has those that work.
+    let list = view.get("/").body;
+    assert!(list.starts_with("Weir: stored flows, served by weir view\n") && list.contains("GET  /stored "), "{list}");
+    assert!(!list.contains("/metrics") && !list.contains("/overrides") && !list.contains("/reload"), "{list}");
     assert_eq!(view.stop(SIGTERM), (0, String::new(), String::new()));
 }
 
@@ -200,6 +218,36 @@ fn transactions_are_shown_apart_from_flows() {
     assert!(answer.status == 409 && answer.body.contains("no transactions are stored"), "{}", answer.body);
     assert!(view.get("/stored?records=packets").body.contains("records: use flows or transactions"));
     view.stop(SIGTERM);
+}
+
+#[test]
+fn a_view_answers_from_all_it_has_unless_a_time_is_named() {
+    let capture = Pcap::new().frame(1_000_000_000, 0, &request_and_response(7)[0]).saved();
+    let view = Viewed::start(&[capture.name(), "-q"]);
+    assert_eq!(number(&view.get("/stored").json()["matching"]), 1);
+    assert_eq!(number(&view.get("/stored?by=host").json()["matching"]), 1);
+    assert_eq!(number(&view.get("/stored?from=-1h").json()["matching"]), 0);
+    assert_eq!(view.stop(SIGTERM).0, 0);
+    // --from and --to limit what it says it has, too.
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("flows");
+    success(["read", "-q", capture.name(), "-o", &format!("parquet:{}", store.display())]);
+    let view = Viewed::start(&[store.to_str().unwrap(), "--from", "2002-01-01"]);
+    assert_eq!(
+        (number(&view.get("/stored").json()["matching"]), &view.get("/about").json()["from_ns"]),
+        (0, &Value::Null)
+    );
+    assert_eq!(view.stop(SIGTERM).0, 0);
+}
+
+#[test]
+fn a_hangup_ends_a_view_with_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let view = Starting::new(&[&web(), "-q"], &[("TMPDIR", folder.path().to_str().unwrap())]).viewed();
+    let (code, out, err) = view.stop(SIGHUP);
+    assert_eq!((code, &*out), (0, ""), "{err}");
+    assert!(err.contains("SIGHUP ends weir view, which has nothing to reload"), "{err}");
+    assert!(is_empty(folder.path()));
 }
 
 #[test]
@@ -303,7 +351,11 @@ fn what_cannot_be_shown_is_refused() {
         (&["view", "af_packet:eth0"], "weir probe -i af_packet:eth0 --listen 9477"),
         (&["view", store, "-f", "tcp"], "--filter needs packets"),
         (&["view", store, "--geo", "x.mmdb"], "--geo: the flows of a store have what they were stored with"),
-        (&["view", store, "--listen", "192.0.2.1:1"], "--listen: "),
+        (&["view", store, "--listen", "192.0.2.1:1"], "--listen: 192.0.2.1:1 is reachable from other machines"),
+        (&["view", store, "--token-file", "/no/such/file"], "--token-file: /no/such/file: No such file"),
+        (&["view", store, "--token-file", "/"], "--token-file: /: is a directory; name a file in it"),
+        (&["view", store, "--tls-cert", text, "--tls-key", text], "--tls-cert: "),
+        (&["view", "http://127.0.0.1:9477"], "open it in a browser, or watch it with 'weir top http://127.0.0.1:9477'"),
         (&["view", store, "--from", "2024-01-02", "--to", "2024-01-01"], "--from is later than --to"),
         (&["view", store, "--where", "src_prt = 1"], "src_prt"),
     ]);

@@ -251,6 +251,33 @@ fn sums_of_a_store_of_transactions_are_those_of_its_records_and_of_the_flows() {
 }
 
 #[test]
+fn all_fields_are_those_that_a_transaction_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("transactions").display().to_string();
+    let dns = captures().join("dns.pcap.gz").display().to_string();
+    let names = |fields: &str| -> Vec<String> {
+        let text = success(["read", &dns, "-q", "--transactions", &format!("json:-?fields={fields}")]);
+        let first: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        first.as_object().unwrap().keys().cloned().collect()
+    };
+    let all = names("all");
+    for name in ["start_time", "dns_name", "dns_unanswered", "http_path", "udp_response_ns", "src_country"] {
+        assert!(all.iter().any(|of_all| of_all == name), "{name}: {all:?}");
+    }
+    assert!(!all.iter().any(|name| name == "packets" || name.contains("tcp")), "{all:?}");
+    let mut times = names("*_time,dns_name");
+    times.sort();
+    assert_eq!(times, ["dns_name", "end_time", "start_time"]);
+    assert!(names("basic").contains(&"community_id".into()));
+    // A store has what it needs to be read again, too.
+    success(["read", &dns, "-q", "--transactions", &format!("parquet:{store}?fields=all"), "-o", "csv:/dev/null"]);
+    let view = success(["read", &store, "-q", "--log-level", "error", "--by", "dns_rcode", "-o", "csv:-"]);
+    assert!(view.lines().count() > 2, "{view}");
+    let error = failure(1, ["read", &dns, "-q", "--transactions", "json:-?fields=dns_name,*tcp_*"]);
+    assert!(error.contains("a transaction has no *tcp_*; see weir help transactions"), "{error}");
+}
+
+#[test]
 fn anonymised_transactions_have_no_name_and_no_address() {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("key");
