@@ -21,6 +21,8 @@ pub enum InputError {
          of an interface", live = live_source(.0)
     )]
     ViewOfLiveTraffic(String),
+    #[error("--packets {0}: a pipe is read once, and packets of flows are searched again and again; save it to a file")]
+    PacketsOfPipe(String),
     #[error("{0}: the flows of a store have what they were stored with; leave it out")]
     EnrichedStore(&'static str),
     #[error("--open: there is no program {0}; open the address that is printed without this option")]
