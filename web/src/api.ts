@@ -157,6 +157,45 @@ export interface About {
     /** First and last start of what is kept, ns since 1970, where that is known. */
     from_ns: number | null;
     to_ns: number | null;
+    /** Why the packets of flows cannot be had, and why no segments are listed. */
+    no_packets: string | null;
+    no_segments: string | null;
+}
+
+/** What `weir doctor` finds. */
+export interface Finding {
+    severity: string;
+    check: string;
+    subject: string;
+    summary: string;
+    impact: string;
+    remedy: { commands: string[]; steps: unknown[]; note: string } | null;
+}
+
+export interface Doctor {
+    examined: number | null;
+    interfaces: string[];
+    counts: string;
+    /** A heading for each severity, the most severe first. */
+    severities: Record<string, string>;
+    findings: Finding[];
+    notes: string[];
+}
+
+/** The segments of a TCP connection, as `weir tcp --explain` prints them. */
+export interface Segments {
+    text: string;
+    segments: number;
+    left_out: number;
+    incomplete: string | null;
+}
+
+/** A capture with the packets of a flow. */
+export interface PacketFile {
+    file: Blob;
+    packets: number;
+    octets: number;
+    incomplete: string | null;
 }
 
 export interface Rule {
@@ -202,17 +241,21 @@ function compareClocks(date: string | null) {
     if (!Number.isNaN(difference)) ahead_ms = Math.abs(difference) < 3000 ? 0 : difference;
 }
 
-async function request(method: string, path: string, headers: Record<string, string>, stop?: AbortSignal): Promise<unknown> {
-    let response: Response;
-    let text: string;
+type Headers = Record<string, string>;
+
+async function request(method: string, path: string, headers: Headers, stop?: AbortSignal): Promise<[Response, Blob]> {
     const timeout = AbortSignal.timeout(TIMEOUT_MS);
     try {
-        response = await fetch(path, { method, headers, signal: stop ? AbortSignal.any([stop, timeout]) : timeout });
+        const response = await fetch(path, { method, headers, signal: stop ? AbortSignal.any([stop, timeout]) : timeout });
         compareClocks(response.headers.get('date'));
-        text = await response.text();
+        return [response, await response.blob()];
     } catch {
         throw new Unreachable();
     }
+}
+
+async function json([response, answer]: [Response, Blob]): Promise<unknown> {
+    const text = await answer.text();
     let body: unknown;
     try {
         body = JSON.parse(text);
@@ -233,14 +276,26 @@ const RETRIES = 48;
 export type Parameters = Record<string, string | undefined>;
 
 /** Asks for a path with parameters; those without a value are left out. Waits while another search is running. */
-export async function get<T>(path: string, parameters: Parameters = {}, stop?: AbortSignal): Promise<T> {
+export const get = <T>(path: string, parameters: Parameters = {}, stop?: AbortSignal): Promise<T> =>
+    patiently(path, parameters, (url) => request('GET', url, {}, stop).then(json), stop) as Promise<T>;
+
+/** The packets of a flow. */
+export const getPackets = (parameters: Parameters): Promise<PacketFile> =>
+    patiently('/packets', parameters, async (url) => {
+        const [response, file] = await request('GET', url, {});
+        if (!response.ok) await json([response, file]);
+        const header = (name: string) => response.headers.get(name);
+        return { file, packets: Number(header('weir-packets')), octets: Number(header('weir-octets')), incomplete: header('weir-incomplete') };
+    });
+
+async function patiently<T>(path: string, parameters: Parameters, ask: (url: string) => Promise<T>, stop?: AbortSignal): Promise<T> {
     const query = new URLSearchParams();
     for (const [name, value] of Object.entries(parameters)) {
         if (value) query.set(name, value);
     }
     for (let tries = 0; ; tries += 1) {
         try {
-            return (await request('GET', query.size ? `${path}?${query}` : path, {}, stop)) as T;
+            return await ask(query.size ? `${path}?${query}` : path);
         } catch (error) {
             const isBusy = error instanceof Refusal && error.status === BUSY;
             if (!isBusy || tries === RETRIES || stop?.aborted) throw error;
@@ -253,5 +308,5 @@ export async function get<T>(path: string, parameters: Parameters = {}, stop?: A
 export async function login(token: string): Promise<void> {
     // Other characters are in no token, and in no header.
     if (!/^[!-~]+$/.test(token)) throw new Refusal(401, 'a token has letters, digits and signs, without spaces');
-    await request('POST', '/session', { Authorization: `Bearer ${token}` });
+    await request('POST', '/session', { Authorization: `Bearer ${token}` }).then(json);
 }

@@ -1,8 +1,9 @@
 // One flow: its place in time, its neighbours, and all its fields.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { type Field, type Flow, type Flows as Found, Refusal } from './api';
+import { type About, type Field, type Flow, type Flows as Found, Refusal } from './api';
 import { ask } from './ask';
 import { type Asked, IDENTITY } from './flows';
+import { Packets } from './packets';
 import { Alert } from './parts';
 import type { Span } from './range';
 import { link, parse } from './route';
@@ -84,8 +85,8 @@ function Neighbours({ flow, now }: { flow: Flow; now: Asked }) {
 /** A setting of the view as it is. */
 const keep = (name: string): string => parse().settings.get(name) ?? '';
 
-export function Details(props: { flow: Flow; fields: Map<string, Field>; now: Asked; span: Span; close: () => void }) {
-    const { flow, fields, now, span, close } = props;
+export function Details(props: { flow: Flow; about: About; fields: Map<string, Field>; now: Asked; span: Span; close: () => void }) {
+    const { flow, about, fields, now, span, close } = props;
     const dialog = useRef<HTMLDialogElement>(null);
     const [whole, setWhole] = useState<Flow>();
     const [problem, setProblem] = useState('');
@@ -115,6 +116,7 @@ export function Details(props: { flow: Flow; fields: Map<string, Field>; now: As
             {problem && <Alert>{problem}</Alert>}
             {!problem && !whole && <p>Asking the probe …</p>}
             {whole && <Neighbours flow={whole} now={now} />}
+            {whole && <Packets flow={whole} about={about} />}
             {whole &&
                 GROUPS.filter(([origin]) => of(origin).length > 0).map(([origin, title]) => (
                     <section key={origin}>

@@ -275,6 +275,7 @@ export function Flows(props: ViewProps) {
             {chosen && (
                 <Details
                     flow={chosen}
+                    about={scope.about}
                     fields={byName}
                     now={now}
                     span={spanOf(scope, found?.flows ?? [chosen], now.isStored)}

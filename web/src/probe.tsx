@@ -1,9 +1,9 @@
 // The probe itself: where every packet went, its sinks, and what it runs with.
 import { useEffect, useState } from 'preact/hooks';
-import { type Counts, type ListFile, Refusal, type Rules, type Status, type Traffic, get } from './api';
+import { type Counts, type Doctor, type Finding, type ListFile, Refusal, type Rules, type Status, type Traffic, get } from './api';
 import { Sinks } from './now';
 import { Alert, Bar, Row, Table } from './parts';
-import { count, instant, percent, words } from './text';
+import { count, instant, percent, shown, words } from './text';
 
 /** What became of packets or octets, in the order in which it happens to them. */
 function outcomes(of: Traffic): [string, number][] {
@@ -67,6 +67,7 @@ interface InEffect {
     timeouts: Counts;
     lists: ListFile[];
     rules: Rules | undefined;
+    doctor: Doctor;
 }
 
 const INTERVAL_MS = 2000;
@@ -78,7 +79,8 @@ async function inEffect(): Promise<InEffect> {
         throw error;
     });
     const lists = get<{ lists: ListFile[] }>('/lists');
-    return { timeouts: await get<Counts>('/timeouts'), lists: (await lists).lists, rules: await rules };
+    const doctor = get<Doctor>('/doctor');
+    return { timeouts: await get<Counts>('/timeouts'), lists: (await lists).lists, rules: await rules, doctor: await doctor };
 }
 
 const TIMEOUTS: Record<string, string> = {
@@ -152,6 +154,56 @@ function Lists({ lists }: { lists: ListFile[] }) {
     );
 }
 
+function FindingText({ finding }: { finding: Finding }) {
+    const { subject, summary, impact, remedy } = finding;
+    return (
+        <li>
+            <p>
+                <strong>{shown(subject)}</strong>: {shown(summary)}
+            </p>
+            {impact && <p class="note">{shown(impact)}</p>}
+            {remedy && remedy.commands.length > 0 && <pre tabIndex={0}>{remedy.commands.map((command) => `# ${shown(command)}`).join('\n')}</pre>}
+            {remedy && remedy.steps.length > 0 && <p class="note">weir doctor --fix does this.</p>}
+            {remedy?.note && <p class="note">{shown(remedy.note)}</p>}
+        </li>
+    );
+}
+
+/** What `weir doctor` found when the probe started. */
+function Machine({ doctor }: { doctor: Doctor }) {
+    const { examined, interfaces, counts, severities, findings, notes } = doctor;
+    const of = (severity: string) => findings.filter((finding) => finding.severity === severity);
+    return (
+        <>
+            <h2>Machine and NICs</h2>
+            {examined !== null && (
+                <p>
+                    What <code>weir doctor {interfaces.map(shown).join(' ')}</code> found at the start of the probe,{' '}
+                    {instant(examined)}: {counts}. Later changes are not seen.
+                </p>
+            )}
+            {Object.entries(severities).map(
+                ([severity, heading]) =>
+                    of(severity).length > 0 && (
+                        <section key={severity} class={severity}>
+                            <h3>{heading}</h3>
+                            <ul class="findings">
+                                {of(severity).map((finding, at) => (
+                                    <FindingText key={at} finding={finding} />
+                                ))}
+                            </ul>
+                        </section>
+                    ),
+            )}
+            {notes.map((note) => (
+                <p class="note" key={note}>
+                    {shown(note)}.
+                </p>
+            ))}
+        </>
+    );
+}
+
 export function Probe({ status }: { status: Status }) {
     const { ledger } = status;
     const [effect, setEffect] = useState<InEffect>();
@@ -188,6 +240,7 @@ export function Probe({ status }: { status: Status }) {
                 export.
             </p>
             <Sinks sinks={ledger.sinks} />
+            {effect && <Machine doctor={effect.doctor} />}
             {effect?.rules && <RulesTable rules={effect.rules} />}
             {effect && <Lists lists={effect.lists} />}
             {effect && (

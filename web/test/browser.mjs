@@ -5,7 +5,9 @@ import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const SCREENSHOTS = new URL('../../target/web/', import.meta.url).pathname;
+// Pictures of whole pages, or with WEIR_SCREENSHOTS of what a window shows, as in docs/screenshots.
+const FOLDER = process.env.WEIR_SCREENSHOTS;
+const SCREENSHOTS = FOLDER ? `${FOLDER}/` : new URL('../../target/web/', import.meta.url).pathname;
 // Far above what any step takes, also on a busy machine.
 export const BOUND = 60_000;
 export const SIZES = [1280, 400];
@@ -65,7 +67,7 @@ export async function axe(page) {
 
 /** Takes a picture of a view, and looks for faults in it. */
 export async function inspect(page, name, { width, colorScheme }) {
-    await page.screenshot({ path: `${SCREENSHOTS}${name}-${width}-${colorScheme}.png`, fullPage: true });
+    await page.screenshot({ path: `${SCREENSHOTS}${name}-${width}-${colorScheme}.png`, fullPage: !FOLDER });
     // Colours do not depend on the width.
     if (width === SIZES[0] || colorScheme === SCHEMES[0]) assert.deepEqual(await axe(page), [], name);
     assert.equal(await page.evaluate('document.documentElement.scrollWidth'), width, `${name} is too wide at ${width}`);

@@ -82,6 +82,14 @@ test('the numbers are those of the ledger', async () => {
     const { received, ...others } = Object.fromEntries(Object.entries(outcomes).map(([name, text]) => [name, number(text)]));
     assert.equal(received, ledger.packets.received);
     assert.equal(Object.values(others).reduce((sum, packets) => sum + packets), received);
+    // What weir doctor found, in its words.
+    const { counts, findings, notes } = await (await fetch(`http://${probe.address}/doctor`)).json();
+    await page.getByText(`${counts}. Later changes are not seen.`).waitFor();
+    const main = await page.locator('main').textContent();
+    for (const { summary, impact, remedy } of findings) {
+        for (const text of [summary, impact, ...(remedy?.commands ?? [])]) assert.ok(main.includes(text), text);
+    }
+    assert.ok(notes.every((note) => main.includes(note)), notes);
     assert.deepEqual(faults, []);
     await close();
     assert.equal(await probe.stop(), 0);
@@ -250,6 +258,25 @@ test('without a store, the last flows are those in memory', async () => {
     const forgetful = await Probe.start('--listen-records', '0');
     const other = await open(forgetful, '#traffic');
     await other.page.getByText('This probe keeps no ended flows.').waitFor();
+});
+
+test('the packets of a current flow come from the recorder', async () => {
+    const rules = join(folder, 'recorder.toml');
+    const recorded = join(folder, 'recorded');
+    writeFileSync(rules, `[recorder]\noutputs = ['folder:${recorded}']\n`);
+    const probe = await Probe.start('--rules', rules);
+    await sendTraffic(probe);
+    const { page, faults } = await open(probe, '#flows?where=src+port+4002');
+    await page.locator('.flows tbody tr').first().click();
+    const dialog = page.getByRole('dialog');
+    const button = dialog.getByRole('button', { name: 'Download the packets' });
+    await button.waitFor();
+    // The recorder writes a little later.
+    while (!(await dialog.getByText('2 packets with ').isVisible())) {
+        await button.click();
+        await dialog.getByText(/packets? with|No packet|packets cannot be read/i).first().waitFor();
+    }
+    assert.deepEqual(faults, []);
 });
 
 test('no view has a serious fault, at any width, in light and dark', async () => {

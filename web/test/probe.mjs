@@ -101,6 +101,18 @@ export function read(files, ...options) {
     return out.trim().split('\n').filter(Boolean).map((line) => JSON.parse(line));
 }
 
+/** Writes the flows of files into a store. */
+export const store = (files, folder) => execFileSync(WEIR, ['read', ...files, '-q', '-o', `parquet:${folder}`]);
+
+/** What `weir packets` finds of a flow, with all options as pcap. */
+export function packets(file, flow, ...options) {
+    return execFileSync(WEIR, ['packets', file, '--flow', flow, ...options, '-q', '-o', '-'], { maxBuffer: 1 << 28 });
+}
+
+/** The lines of `weir tcp --explain` but for the title. */
+export const explained = (file, flow) =>
+    execFileSync(WEIR, ['tcp', file, '--explain', flow, '-q'], { encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'ignore'] }).split('\n').slice(1);
+
 /** Connections that failed, by the reason that `weir tcp` gives. */
 export function failures(files) {
     const out = execFileSync(WEIR, ['tcp', ...files, '--json', '-'], { encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'ignore'] });

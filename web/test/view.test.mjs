@@ -1,13 +1,13 @@
 // The page of stored flows in a browser, served by `weir view`. `make test-web` runs it.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { SCHEMES, SIZES, cells, closeBrowser, closePages, inspect, number, open, startBrowser } from './browser.mjs';
 import { capture, http, tcp } from './frames.mjs';
-import { View, failures, read } from './probe.mjs';
+import { View, explained, failures, packets, read, store } from './probe.mjs';
 
 const CAPTURES = ['web.pcap', 'tls.pcap', 'dns.pcap.gz', 'loss.pcapng', 'traceroute.pcap'].map(
     (name) => new URL(`../../testdata/captures/${name}`, import.meta.url).pathname,
@@ -281,6 +281,58 @@ test('stored flows have pages, and a flow its place and its neighbours', async (
     await dialog.waitFor({ state: 'detached' });
     await page.waitForURL((url) => /where=host/.test(url.hash));
     await page.getByText(`of ${all} flows match`).waitFor();
+    assert.deepEqual(faults, []);
+});
+
+test('the packets of a flow are saved, and its segments listed', async () => {
+    const [web] = CAPTURES;
+    const view = await View.start(web);
+    const { page, faults, origin } = await open(view, '#flows?where=tcp+and+packets+>+20&sort=packets');
+    await page.locator('.flows tbody tr').first().click();
+    const dialog = page.getByRole('dialog');
+    const [flow] = read([web], '--where', 'tcp', '--sort', 'packets', '--top', '1', '--fields', 'all');
+    const [download] = await Promise.all([page.waitForEvent('download'), dialog.getByRole('button', { name: 'Download the packets' }).click()]);
+    assert.match(download.suggestedFilename(), /^flow-\d{14}\.pcapng$/);
+    const saved = readFileSync(await download.path());
+    const expected = packets(web, flow.community_id, '--from', flow.start_time, '--to', flow.end_time);
+    assert.ok(saved.equals(expected), `${saved.length} and ${expected.length} octets`);
+    await dialog.getByText(`${flow.packets} packets with `).waitFor();
+    await dialog.getByRole('button', { name: 'Show the segments' }).click();
+    const list = dialog.getByRole('region', { name: 'Segments' });
+    await list.waitFor();
+    assert.deepEqual((await list.textContent()).split('\n').slice(1), explained(web, flow.community_id));
+    await dialog.getByText(`${flow.packets} segments.`).waitFor();
+    await inspect(page, 'stored-segments', { width: 1280, colorScheme: 'light' });
+    await page.keyboard.press('Escape');
+    // Others are no TCP.
+    await page.goto(`${origin}/#flows?where=udp+or+icmp6`);
+    await page.locator('.flows tbody tr').first().click();
+    await dialog.getByRole('button', { name: 'Download the packets' }).waitFor();
+    assert.equal(await dialog.getByRole('button', { name: 'Show the segments' }).count(), 0);
+    assert.deepEqual(faults, []);
+});
+
+test('a store that is being written grows on the page, and a damaged file is named', async () => {
+    const flows = join(folder, 'flows');
+    store([CAPTURES[0]], flows);
+    const view = await View.start(flows);
+    const { page, faults } = await open(view, '#flows');
+    const [before, after] = [read([CAPTURES[0]]).length, read(CAPTURES.slice(0, 2)).length];
+    await page.getByText(`${before} of ${before} flows match`).waitFor();
+    await page.locator('.flows tbody tr').first().click();
+    await page.getByRole('dialog').getByText('No packets: flows are shown without their packets').waitFor();
+    await page.keyboard.press('Escape');
+    store([CAPTURES[1]], flows);
+    await page.getByRole('button', { name: 'Search' }).click();
+    await page.getByText(`${after} of ${after} flows match`).waitFor();
+    assert.equal(await page.getByRole('alert').count(), 0);
+    // A file that is cut, as after a copy that was interrupted.
+    const [name] = readdirSync(flows, { recursive: true }).filter((name) => name.endsWith('.parquet'));
+    const whole = readFileSync(join(flows, name));
+    writeFileSync(join(flows, name), whole.subarray(0, whole.length - 20));
+    await page.getByRole('button', { name: 'Search' }).click();
+    await page.getByText('Some files cannot be read to their ends.').click();
+    await page.getByRole('alert').getByText(name.split('/').at(-1)).waitFor();
     assert.deepEqual(faults, []);
 });
 

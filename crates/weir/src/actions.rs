@@ -186,7 +186,7 @@ impl Actions {
     }
 
     /// The folders in which packets are recorded.
-    fn folders(&self) -> impl Iterator<Item = PathBuf> {
+    pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
         self.folder_outputs().filter_map(|output| folder_settings(output).ok()).map(|settings| settings.folder)
     }
 

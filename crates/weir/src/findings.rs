@@ -9,11 +9,15 @@ const MAX_COLUMNS: usize = 96;
 /// Most commands to show per finding.
 const COMMANDS_SHOWN: usize = 4;
 
+/// Headings of findings that are not critical.
+pub const WARNING: &str = "WARNING: costs performance, or will under load";
+pub const UNKNOWN: &str = "UNKNOWN";
+
 /// All findings by severity; those without a problem only if `verbose`.
 pub fn append_sections(text: &mut String, findings: &[Finding], critical: &str, verbose: bool) {
     append_section(text, findings, Severity::Critical, critical);
-    append_section(text, findings, Severity::Warning, "WARNING: costs performance, or will under load");
-    append_section(text, findings, Severity::Unknown, "UNKNOWN");
+    append_section(text, findings, Severity::Warning, WARNING);
+    append_section(text, findings, Severity::Unknown, UNKNOWN);
     if verbose {
         append_section(text, findings, Severity::Ok, "OK");
     }

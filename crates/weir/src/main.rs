@@ -19,6 +19,7 @@ mod error;
 mod eve;
 mod files;
 mod findings;
+mod flow_packets;
 mod help;
 mod input;
 mod ledger_text;

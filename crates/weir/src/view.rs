@@ -6,12 +6,14 @@
 
 use crate::arguments::{Arguments, Command, Output, Read, View};
 use crate::console;
-use crate::error::{Error, InputError, StoreError};
+use crate::error::{Error, InputError, SourceError, StoreError};
 use crate::files::Target;
+use crate::flow_packets::{self, PacketPlaces, SegmentPlaces, SegmentSource};
 use crate::input;
 use crate::read;
 use crate::run_status::{Ended, RunStatus};
 use crate::sandbox::{Restrictions, Sandbox};
+use crate::settings;
 use crate::signals::StopSignal;
 use crate::stored;
 use crate::stored_answers;
@@ -19,6 +21,7 @@ use crate::stored_reader::StoredPaths;
 use clap::Parser;
 use signal_hook::consts::SIGHUP;
 use std::env;
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
@@ -29,10 +32,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tracing::warn;
 use weir_capture::{PacketFilter, SourceSpec};
-use weir_control::{Access, AskStore, Server, ViewOf};
+use weir_control::{Access, AskPackets, AskStore, Server, ViewOf};
 use weir_fields::Requirement;
 use weir_probe::CpuAffinity;
 use weir_store::FlowReader;
+use weir_tcp_report::PacketSelection;
 
 /// Time between two looks at the flag of the signals.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -58,6 +62,7 @@ pub fn run(view: &View) -> Result<RunStatus, Error> {
     let access = Access::load(view.listen, view.token_file.as_deref(), tls)?;
     let server = Server::bind(view.listen, access, &view.times.timing())?;
     stored::raise_limit_of_files();
+    let packets = shown.ask_packets(view)?;
     let opener = view.open.then(Opener::start).transpose()?;
     let folder = shown.is_read_first().then(temporary_folder).transpose()?;
     enter_sandbox(view, &shown, folder.as_ref());
@@ -72,7 +77,7 @@ pub fn run(view: &View) -> Result<RunStatus, Error> {
     let scheme = if view.tls_cert.is_some() { "https" } else { "http" };
     let address = format!("{scheme}://{}/", server.address());
     let inputs = view.paths.iter().map(ToString::to_string).collect();
-    let of = ViewOf { inputs, stores: shown.files, files, transactions: shown.transactions };
+    let of = ViewOf { inputs, stores: shown.files, files, transactions: shown.transactions, packets };
     server.start_view(CpuAffinity::default(), of, ask_store(view, ended.problems)?).map_err(Error::Thread)?;
     // A reader that is gone has the page perhaps.
     let _ = console::print(format!("page: {address}\n").as_bytes());
@@ -148,6 +153,58 @@ impl Shown {
     /// Stores and Parquet files of all kinds.
     fn stored(&self) -> impl Iterator<Item = &PathBuf> {
         self.files.iter().chain(&self.transactions)
+    }
+
+    /// What finds the packets of a flow: in what `--packets` names, or in the captures that are shown.
+    ///
+    /// # Errors
+    /// What `--packets` names cannot be read, or the filter is invalid.
+    fn ask_packets(&self, view: &View) -> Result<AskPackets, Error> {
+        let unreadable = |error| Error::Sources(vec![SourceError::Capture(error)]);
+        for path in &view.packets {
+            if input::is_pipe_at(path) {
+                return Err(InputError::PacketsOfPipe(path.display().to_string()).into());
+            }
+            if path.is_dir() {
+                fs::read_dir(path).map(drop).map_err(|error| Error::file(path, error))?;
+            } else {
+                weir_capture::open(path).map(drop).map_err(unreadable)?;
+            }
+        }
+        let (filter, decode) = settings::selection(&view.selection)?;
+        let times_ns = view.times_ns()?;
+        let (again, once): (Vec<_>, Vec<_>) =
+            self.packets.iter().partition(|source| matches!(source, SourceSpec::Capture(_)) && !input::is_pipe(source));
+        let shown = again.iter().filter_map(|source| source.path()).map(Path::to_path_buf).collect();
+        let paths: Vec<PathBuf> = if view.packets.is_empty() { shown } else { view.packets.clone() };
+        let once = once.first().map(|source| match input::is_pipe(source) {
+            true => format!("{source} cannot be read again"),
+            false => format!("{source} is no capture"),
+        });
+        let missing = once.clone().filter(|_| view.packets.is_empty());
+        let packets = match () {
+            () if view.listen_packets == 0 => Err(flow_packets::SWITCHED_OFF.to_owned()),
+            () if view.selection.decap => Err(flow_packets::OF_TUNNELS.to_owned()),
+            () if paths.is_empty() => Err(missing.clone().unwrap_or_else(|| {
+                "flows are shown without their packets: name a folder of a recorder, or a capture, by --packets".into()
+            })),
+            () => Ok(PacketPlaces {
+                paths: paths.clone(),
+                missing,
+                most_octets: view.listen_packets,
+                filter: filter.clone(),
+                times_ns: times_ns.clone(),
+            }),
+        };
+        let is_piped = self.packets.iter().any(input::is_pipe);
+        let source = match (view.packets.is_empty(), packets.as_ref().err()) {
+            (true, _) if !self.packets.is_empty() && !is_piped => Ok(SegmentSource::Inputs(self.packets.clone())),
+            (_, Some(why)) => Err(why.clone()),
+            (true, None) => Err(once.unwrap_or_default()),
+            (false, None) => Ok(SegmentSource::Recorded(paths)),
+        };
+        let selection = PacketSelection { filter, times_ns: Some(times_ns), decode };
+        Ok(flow_packets::ask(packets, source.map(|source| SegmentPlaces { source, selection })))
     }
 
     fn is_read_first(&self) -> bool {
@@ -239,7 +296,8 @@ fn enter_sandbox(view: &View, shown: &Shown, folder: Option<&TempDir>) {
     // Of a folder, all files.
     let inside = |path: &PathBuf| if path.is_dir() { path.join("inside") } else { path.clone() };
     let packets = shown.packets.iter().filter_map(SourceSpec::path).map(Path::to_path_buf);
-    let read: Vec<PathBuf> = shown.stored().chain(shown.flows.all()).map(inside).chain(packets).collect();
+    let read: Vec<PathBuf> =
+        shown.stored().chain(shown.flows.all()).chain(&view.packets).map(inside).chain(packets).collect();
     let tables = view.enrichment.sources();
     let read: Vec<&Path> = read.iter().map(PathBuf::as_path).chain(tables.paths()).collect();
     let written: Vec<Target> = folder.iter().map(|folder| Target::Folder(folder.path().into())).collect();

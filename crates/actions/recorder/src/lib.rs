@@ -23,6 +23,7 @@ mod flow_key;
 mod folder;
 mod index;
 mod output;
+mod packet_buffer;
 mod packet_file;
 mod plan;
 mod query;
@@ -36,6 +37,7 @@ mod writer;
 
 pub use error::Error;
 pub use output::RecorderOutput;
+pub use packet_buffer::PacketBuffer;
 pub use packet_file::PacketFile;
 pub use plan::{IndexNotice, Search};
 pub use query::{InvalidFlow, Query};

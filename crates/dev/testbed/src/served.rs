@@ -62,7 +62,7 @@ impl Served {
         let _ = stream.write_all(octets);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
-        String::from_utf8(answer).unwrap()
+        String::from_utf8_lossy(&answer).into_owned()
     }
 
     pub fn request(&self, method: &str, path: &str, headers: &str) -> Answer {

@@ -80,12 +80,17 @@ impl Viewed {
 
     /// Sends octets on a connection of their own, and reads to its end.
     pub fn raw(&self, octets: &[u8]) -> String {
+        String::from_utf8_lossy(&self.octets(octets)).into_owned()
+    }
+
+    /// The same as octets.
+    pub fn octets(&self, octets: &[u8]) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.address).unwrap();
         // The server may close the connection before it has read everything.
         let _ = stream.write_all(octets);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
-        String::from_utf8(answer).unwrap()
+        answer
     }
 
     /// Ends it with a signal: exit code, the rest of standard output, standard error.

@@ -1,5 +1,6 @@
 //! What answers: a probe, or a view of what is stored.
 
+use crate::packets::AskPackets;
 use crate::stored::FlowSource;
 use serde::Serialize;
 use std::ops::RangeInclusive;
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// What `weir view` serves.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ViewOf {
     /// What was given to it.
     pub inputs: Vec<String>,
@@ -17,6 +18,8 @@ pub struct ViewOf {
     pub files: Vec<PathBuf>,
     /// Those of transactions.
     pub transactions: Vec<PathBuf>,
+    /// What answers questions for packets.
+    pub packets: AskPackets,
 }
 
 /// What answers.
@@ -40,6 +43,10 @@ pub struct About {
     from_ns: Option<u64>,
     /// When the last one starts.
     to_ns: Option<u64>,
+    /// Why `/packets` finds none; null if it searches some.
+    no_packets: Option<String>,
+    /// Why `/explain` lists no segments; null if it does.
+    no_segments: Option<String>,
 }
 
 fn names(paths: &[PathBuf]) -> Vec<String> {
@@ -47,13 +54,14 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
 }
 
 impl About {
-    /// With what `/stored` answers from, and the first and last start there.
+    /// With what `/stored` answers from, the first and last start there, and why there are no packets and segments.
     pub fn new(
         mode: &'static str,
         inputs: &[String],
         [stores, transactions]: [&[PathBuf]; 2],
         source: Option<&FlowSource>,
         starts_ns: Option<RangeInclusive<u64>>,
+        [no_packets, no_segments]: [Option<String>; 2],
     ) -> Self {
         Self {
             program: "weir",
@@ -65,6 +73,8 @@ impl About {
             history: source.map_or("none", FlowSource::name),
             from_ns: starts_ns.as_ref().map(|starts| *starts.start()),
             to_ns: starts_ns.as_ref().map(|starts| *starts.end()),
+            no_packets,
+            no_segments,
         }
     }
 }

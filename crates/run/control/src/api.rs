@@ -5,6 +5,7 @@ use crate::about::{About, ViewOf};
 use crate::access::Access;
 use crate::answers::{AnswerMemory, NoMemory, SharedAnswer, until_sent};
 use crate::connections::Connection;
+use crate::doctor::DoctorFindings;
 use crate::fields::Fields;
 use crate::flows;
 use crate::history::{self, History};
@@ -12,6 +13,7 @@ use crate::in_effect::{Lists, RulesState, Timeouts};
 use crate::json::object;
 use crate::metrics;
 use crate::overrides::{self, FlowName, NamedFlow, NewOverride, OverrideList, OverrideState};
+use crate::packets::{AskPackets, PacketError, PacketQuery, Packets, SegmentQuery, Segments};
 use crate::page;
 use crate::parameters::{InvalidQuery, Place};
 use crate::recent::RecentFlows;
@@ -21,10 +23,11 @@ use axum::body::{Bytes, to_bytes};
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, SET_COOKIE, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONNECTION, CONTENT_DISPOSITION, CONTENT_TYPE, SET_COOKIE, VARY, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::uri::InvalidUri;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -64,10 +67,13 @@ GET  /metrics       metrics for Prometheus
 GET  /flows         current flows, or sums of them: ?where=EXPRESSION, by=, sort=, top=, fields=, community_id=
 GET  /stored        flows that have ended, or sums of them: ?where=, from=, to=, by=, every=, count=, sort=, top=,
                     offset=, fields=, store=
+GET  /packets       the packets of a flow as a capture, if there is a recorder or a capture: ?flow=, from=, to=
+GET  /explain       the segments of a TCP flow, if there is a capture: ?flow=, at=, top=
 GET  /fields        all fields of flows, with their meanings
 GET  /rules         the rules in effect, and what each has done
 GET  /lists         files of networks, places and tags in effect
 GET  /timeouts      timeouts in effect
+GET  /doctor        what is wrong with the settings of the machine and the NICs, and what to do
 GET  /overrides     overrides in effect: flows about which an IDS decides in place of the rules
 POST /overrides     adds one, DELETE takes one back; both need the token
 POST /reload        reads the configuration and the lists again; needs the token
@@ -78,10 +84,22 @@ In a browser, this address is a page.
 ";
 /// In place of the first line of [`INDEX`].
 const TITLE_OF_VIEW: &str = "Weir: stored flows, served by weir view";
-const NO_PROBE: &str = "no probe is running: weir view shows stored flows, by GET /about, /fields and /stored";
+const NO_PROBE: &str = "no probe is running: weir view shows stored flows, by GET /about, /fields, /stored, /packets and \
+                        /explain";
 /// Paths that need a running probe.
-const OF_PROBE: [&str; 10] =
-    ["/ready", "/status", "/history", "/metrics", "/flows", "/rules", "/lists", "/timeouts", "/overrides", "/reload"];
+const OF_PROBE: [&str; 11] = [
+    "/ready",
+    "/status",
+    "/history",
+    "/metrics",
+    "/flows",
+    "/rules",
+    "/lists",
+    "/timeouts",
+    "/doctor",
+    "/overrides",
+    "/reload",
+];
 
 /// The answer to a request.
 type Answer = Result<Response, Refusal>;
@@ -109,6 +127,7 @@ struct Api {
     of: Served,
     searches: SearchPlaces,
     stores: Stores,
+    packets: Packets,
     /// The last hour.
     history: Arc<History>,
     /// Memory of answers.
@@ -134,6 +153,20 @@ pub struct ProbeParts {
     pub overrides: Option<Overrides>,
     /// The last flows that have ended, if they are kept.
     pub recent: Option<Arc<RecentFlows>>,
+    /// What answers questions for packets.
+    pub packets: AskPackets,
+    /// What is wrong with the machine.
+    pub doctor: DoctorFindings,
+}
+
+impl Served {
+    /// What answers questions for packets.
+    pub fn packets(&self) -> AskPackets {
+        match self {
+            Self::Probe(probe) => probe.packets.clone(),
+            Self::View(view) => view.packets.clone(),
+        }
+    }
 }
 
 /// Whether a request has the token.
@@ -321,6 +354,7 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(rules))
         .routes(routes!(lists))
         .routes(routes!(timeouts))
+        .routes(routes!(doctor))
         .routes(routes!(list_overrides, add_override, remove_override))
         .routes(routes!(reload))
         .routes(routes!(session))
@@ -330,6 +364,8 @@ fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(history_page))
         .routes(routes!(flows_page))
         .routes(routes!(stored_page))
+        .routes(routes!(packets_page))
+        .routes(routes!(explain_page))
 }
 
 /// Of the requests to these paths, only `DELETE` has parameters.
@@ -349,6 +385,7 @@ pub fn router(
     address: SocketAddr,
     of: Served,
     stores: Stores,
+    packets: Packets,
     history: Arc<History>,
 ) -> Router {
     let (router, document) = routes().split_for_parts();
@@ -361,6 +398,7 @@ pub fn router(
         of,
         searches: SearchPlaces::default(),
         stores,
+        packets,
         history,
         memory: AnswerMemory::default(),
         rules: SharedAnswer::default(),
@@ -479,7 +517,9 @@ async fn about(State(api): State<Arc<Api>>) -> Answer {
         Served::View(view) => ("view", view.inputs.clone()),
         Served::Probe(_) => ("probe", api.client.snapshot().report.in_effect.inputs.clone()),
     };
-    Ok(answer(StatusCode::OK, About::new(mode, &inputs, [&stores, &transactions], source.as_ref(), starts_ns)))
+    let missing = api.packets.missing();
+    let about = About::new(mode, &inputs, [&stores, &transactions], source.as_ref(), starts_ns, missing);
+    Ok(answer(StatusCode::OK, about))
 }
 
 /// A script, a style sheet or an image of the page.
@@ -719,6 +759,67 @@ async fn stored_page(
     }
 }
 
+/// The packets of a flow, as a capture file (pcapng): of the captures of weir view, or of the folders in which the
+/// probe records. Up to the number of octets of --listen-packets. The headers weir-packets and weir-octets have how many
+/// there are; weir-incomplete says why there are not all, if that is so, and so does a comment in the file
+#[utoipa::path(get, path = "/packets", params(PacketQuery), responses(
+    (status = 200, description = "The packets", body = String, content_type = "application/x-pcapng"),
+    (status = 400, description = "A parameter is invalid", body = Failure),
+    (status = 404, description = "No packet of the flow was found", body = Failure),
+    (status = 409, description = "There are no packets, or they cannot be read", body = Failure),
+    (status = 429, description = "Another question is being answered", body = Failure),
+    (status = 503, description = "The answer takes too long", body = Failure),
+))]
+async fn packets_page(
+    State(api): State<Arc<Api>>,
+    query: Result<axum::extract::Query<PacketQuery>, QueryRejection>,
+) -> Answer {
+    let found = api.packets.find(parameters(query)?.question()?).await?;
+    let is_shown = |character: &char| character.is_ascii() && !character.is_ascii_control();
+    let text = |text: String| HeaderValue::from_str(&text).expect("printable ASCII is a value");
+    let incomplete = found.incomplete.map(|why| text(why.chars().filter(is_shown).collect()));
+    let head = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/x-pcapng")),
+        (CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"flow.pcapng\"")),
+        (HeaderName::from_static("weir-packets"), found.packets.into()),
+        (HeaderName::from_static("weir-octets"), found.octets.into()),
+    ];
+    let mut response = (head, found.capture).into_response();
+    response.headers_mut().extend(incomplete.map(|why| (HeaderName::from_static("weir-incomplete"), why)));
+    Ok(response)
+}
+
+/// The segments of a TCP connection, as weir tcp --explain prints them: of the captures of weir view
+#[utoipa::path(get, path = "/explain", params(SegmentQuery), responses(
+    (status = 200, description = "The segments", body = Segments),
+    (status = 400, description = "A parameter is invalid", body = Failure),
+    (status = 404, description = "No packet of the connection was found", body = Failure),
+    (status = 409, description = "There are no captures, or they cannot be read again", body = Failure),
+    (status = 429, description = "Another question is being answered", body = Failure),
+    (status = 503, description = "The answer takes too long", body = Failure),
+))]
+async fn explain_page(
+    State(api): State<Arc<Api>>,
+    query: Result<axum::extract::Query<SegmentQuery>, QueryRejection>,
+) -> Answer {
+    Ok(answer(StatusCode::OK, api.packets.explain(parameters(query)?.question()?).await?))
+}
+
+impl From<PacketError> for Refusal {
+    fn from(error: PacketError) -> Self {
+        match error {
+            PacketError::Question(error) => invalid(error),
+            PacketError::Missing(error) => failure(StatusCode::NOT_FOUND, error),
+            PacketError::Source(error) => failure(StatusCode::CONFLICT, error),
+            PacketError::Busy => {
+                let error = "another question for packets is being answered; try again when it has ended";
+                failure(StatusCode::TOO_MANY_REQUESTS, error)
+            }
+            PacketError::Unavailable(error) => failure(StatusCode::SERVICE_UNAVAILABLE, error),
+        }
+    }
+}
+
 /// The rules in effect: the content of the file, and what each rule has done since the start
 #[utoipa::path(get, path = "/rules", responses(
     (status = 200, description = "The rules", body = RulesState),
@@ -756,6 +857,16 @@ async fn lists(State(api): State<Arc<Api>>) -> Answer {
 ))]
 async fn timeouts(State(api): State<Arc<Api>>) -> Answer {
     Ok(answer(StatusCode::OK, api.report().await?.report.in_effect.timeouts))
+}
+
+/// What weir doctor found about the machine and the interfaces of the probe when it started
+#[utoipa::path(get, path = "/doctor", responses(
+    (status = 200, description = "The findings", body = DoctorFindings),
+    (status = 400, description = "The path has no parameters", body = Failure),
+    (status = 409, description = "No probe is running", body = Failure),
+))]
+async fn doctor(State(api): State<Arc<Api>>) -> Answer {
+    Ok(answer(StatusCode::OK, &api.probe()?.doctor))
 }
 
 /// Overrides in effect

@@ -20,6 +20,7 @@ mod address;
 mod answers;
 mod api;
 mod connections;
+mod doctor;
 mod error;
 mod fields;
 mod flows;
@@ -29,6 +30,7 @@ mod intervals;
 mod json;
 mod metrics;
 mod overrides;
+mod packets;
 mod page;
 mod parameters;
 mod recent;
@@ -46,8 +48,13 @@ pub use api::ProbeParts;
 #[doc(hidden)]
 pub use api::search_json;
 pub use axum::http::Method;
+pub use doctor::DoctorFindings;
 pub use error::Error;
 pub use in_effect::{InEffect, ListFile, RulesFile, Timeouts};
+pub use packets::{
+    AskPackets, FindPackets, FoundPackets, ListSegments, PacketError, PacketQuestion, SegmentQuestion, Segments,
+    TimeLimit,
+};
 pub use recent::{FlowsThen, RecentFlows};
 pub use remote::{InvalidUrl, ProbeUrl, RemoteAnswer, RemoteProbe};
 pub use report::{Control, FlowReplies, REPORT_AGE, ReloadReply, Report, Request};

@@ -1,6 +1,7 @@
 //! What questions about current and about stored flows have in common: parameters, why they are refused, rows of answers.
 
 use serde::Serialize;
+use std::time::{SystemTime, UNIX_EPOCH};
 use utoipa::ToSchema;
 use weir_fields::{Column, InvalidFields, InvalidSumField, SumField, select_columns};
 use weir_query::{
@@ -8,7 +9,7 @@ use weir_query::{
     ViewSettings,
 };
 use weir_text::units::ParseError;
-use weir_text::zone::TimeError;
+use weir_text::zone::{TimeError, Zone};
 
 /// Flows of an answer, unless a request names another number, and at most.
 const DEFAULT_TOP: usize = 20;
@@ -62,6 +63,12 @@ pub enum InvalidQuery {
     Number(String),
     #[error("numbers: only groups and intervals have numbers; flows have fields")]
     NumbersOfFlows,
+    #[error("flow: name one: its Community ID, or as in 192.0.2.1:40000-192.0.2.2:443/tcp")]
+    NoFlow,
+    #[error("at: {0}")]
+    At(TimeError),
+    #[error("top: use a number from 0 to {0}")]
+    Segments(usize),
     #[error("from: {0}")]
     From(TimeError),
     #[error("to: {0}")]
@@ -100,6 +107,16 @@ pub struct Place {
     before: usize,
     /// Characters of the place, at least 1; it may be the end of the text.
     length: usize,
+}
+
+/// A time: as `weir read` takes it, in UTC without a zone.
+pub fn time(text: &str) -> Result<u64, TimeError> {
+    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    Zone::UTC.parse_relative(text, now_ns).or_else(|error| {
+        // An offset may begin with a plus, which stands for a space in the query of a URL.
+        let with_plus = text.rsplit_once(' ').map(|(time, offset)| format!("{time}+{offset}"));
+        with_plus.and_then(|text| Zone::UTC.parse_relative(&text, now_ns).ok()).ok_or(error)
+    })
 }
 
 /// The parameter `where`.

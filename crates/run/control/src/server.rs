@@ -9,6 +9,7 @@ use crate::api::{self, ProbeParts, Served};
 use crate::connections::{Connection, Connections};
 use crate::error::Error;
 use crate::history::History;
+use crate::packets::Packets;
 use crate::report::{Control, Report, connect};
 use crate::stored::{AskStore, Stores};
 use crate::stream::LimitedStream;
@@ -110,9 +111,10 @@ impl Server {
         let heartbeat = control.heartbeat();
         let acceptor = self.access.tls.clone().map(TlsAcceptor::from);
         let stores = Stores::new(ask_store, affinity.clone());
+        let packets = Packets::new(of.packets(), affinity.clone());
         let history = Arc::new(History::default());
         let recording = matches!(of, Served::Probe(_)).then(|| history.clone().record(client.clone()));
-        let router = api::router(client, self.access, self.address, of, stores, history);
+        let router = api::router(client, self.access, self.address, of, stores, packets, history);
         let (listener, runtime, times) = (self.listener, self.runtime, self.times);
         std::thread::Builder::new().name("weir-control".into()).spawn(move || {
             affinity.apply();

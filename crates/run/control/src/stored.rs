@@ -13,14 +13,13 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout_at;
 use utoipa::{IntoParams, ToSchema};
 use weir_fields::Column;
 use weir_probe::CpuAffinity;
 use weir_query::{Expression, Order, RecordOrder, ViewSettings};
-use weir_text::zone::Zone;
 
 /// Time after which the answer has what was read.
 const QUESTION_TIME: Duration = Duration::from_secs(10);
@@ -230,18 +229,9 @@ impl StoredQuestion {
 impl Query {
     /// Compiles it, for a probe or for a view.
     pub fn question(self, is_view: bool) -> Result<StoredQuestion, InvalidQuery> {
-        let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-        // An offset may begin with a plus, which stands for a space in the query of a URL.
-        let with_plus = |text: &str| text.rsplit_once(' ').map(|(time, offset)| format!("{time}+{offset}"));
-        let time = |text: &str| {
-            Zone::UTC.parse_relative(text, now_ns).or_else(|error| {
-                let again = with_plus(text).and_then(|text| Zone::UTC.parse_relative(&text, now_ns).ok());
-                again.ok_or(error)
-            })
-        };
         let from = self.from.as_deref().or((!is_view).then_some(FROM_OF_PROBE));
-        let from_ns = from.map_or(Ok(0), time).map_err(InvalidQuery::From)?;
-        let to_ns = self.to.as_deref().map_or(Ok(u64::MAX), time).map_err(InvalidQuery::To)?;
+        let from_ns = from.map_or(Ok(0), parameters::time).map_err(InvalidQuery::From)?;
+        let to_ns = self.to.as_deref().map_or(Ok(u64::MAX), parameters::time).map_err(InvalidQuery::To)?;
         if from_ns > to_ns {
             return Err(InvalidQuery::FromAfterTo);
         }
@@ -320,7 +310,7 @@ pub enum NoAnswer {
 }
 
 /// Ends a question when no client waits for its answer any more.
-struct Abandon(Arc<AtomicBool>);
+pub(crate) struct Abandon(pub Arc<AtomicBool>);
 
 impl Drop for Abandon {
     fn drop(&mut self) {
@@ -367,18 +357,28 @@ impl Stores {
         place: OwnedSemaphorePermit,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<oneshot::Receiver<T>> {
-        let (reply, answer) = oneshot::channel();
-        let affinity = self.affinity.clone();
-        std::thread::Builder::new().name("weir-stored".into()).spawn(move || {
-            affinity.apply();
-            let answer = work();
-            // Before the client can ask again.
-            drop(place);
-            // The client may have gone.
-            let _ = reply.send(answer);
-        })?;
-        Ok(answer)
+        start_thread("weir-stored", &self.affinity, place, work)
     }
+}
+
+/// Does something on a thread with this name, which holds the place.
+pub(crate) fn start_thread<T: Send + 'static>(
+    name: &str,
+    affinity: &CpuAffinity,
+    place: OwnedSemaphorePermit,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<oneshot::Receiver<T>> {
+    let (reply, answer) = oneshot::channel();
+    let affinity = affinity.clone();
+    std::thread::Builder::new().name(name.into()).spawn(move || {
+        affinity.apply();
+        let answer = work();
+        // Before the client can ask again.
+        drop(place);
+        // The client may have gone.
+        let _ = reply.send(answer);
+    })?;
+    Ok(answer)
 }
 
 impl StoredQuestion {

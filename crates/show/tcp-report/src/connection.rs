@@ -12,7 +12,8 @@ use weir_tcp_batch::{ConnectionKey, ConnectionRecord};
 /// A connection. In pairs the client's value comes first.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Its number in lists, from 1 on, in the order of first packets. It does not depend on the ranking.
+    /// Its number in lists, from 1 on, in the order of first packets; 0 if it is in none. It does not depend on the
+    /// ranking.
     pub number: u32,
     /// Address and port of the client: the sender of the first SYN, or, without a SYN, of the first
     /// packet.

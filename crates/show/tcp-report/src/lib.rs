@@ -52,7 +52,7 @@ mod warnings;
 pub use comparison::{Comparison, RuleCounts};
 pub use connection::{Connection, duplicate_segments};
 pub use delay::{Delay, Delays};
-pub use explain::{ExplainError, Pass};
+pub use explain::{ExplainError, Explained, FlowError, FlowPackets, InvalidTcpFlow, Pass};
 pub use failure::Failure;
 pub use failure_groups::{CommonSide, FailureGroup};
 pub use findings::{Finding, FindingKind, MAX_FINDINGS};

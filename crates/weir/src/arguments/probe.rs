@@ -1,7 +1,7 @@
 //! Options of `weir probe`. `probe::config` offers the same options in a file.
 
 use super::groups::settings_help;
-use super::values::{parse_cores, parse_overload, parse_sample, parse_shed};
+use super::values::{parse_cores, parse_overload, parse_packet_octets, parse_sample, parse_shed};
 use super::{
     ACTIONS, CONTROL, Cores, Enrichment, Hardening, INPUT, LocalTime, METERING, Metering, OPERATION, OUTPUT, OVERLOAD,
     Output, PERFORMANCE, Reporting, Sinks, Times,
@@ -144,6 +144,10 @@ pub struct ProbeOptions {
     /// and /stored, the last ones; suffixes k and M. 0 keeps none
     #[arg(long, value_name = "N", default_value = "65536", value_parser = parse_length, help_heading = CONTROL)]
     pub listen_records: usize,
+
+    /// With --listen and a recorder (--rules): octets of the packets of a flow that /packets answers with, at most; 0: none
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = parse_packet_octets, help_heading = CONTROL)]
+    pub listen_packets: usize,
 
     /// Permit changes over HTTP to clients with the token in this file, which its owner alone may read. At least 16
     /// characters in one line

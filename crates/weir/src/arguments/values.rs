@@ -8,7 +8,7 @@ use weir_fields::{Column, InvalidFields};
 use weir_ledger::Timing;
 use weir_probe::{OverloadPolicy, ShedOrder, ShedStep};
 use weir_query::{Expression, ExpressionError, Share};
-use weir_text::units::{ParseError, parse_bit_rate, parse_duration, parse_number};
+use weir_text::units::{ParseError, parse_bit_rate, parse_duration, parse_number, parse_size};
 use weir_text::zone::{TimeError, Zone};
 
 /// What `-o` names. An invalid output is refused together with all other problems of a command.
@@ -239,6 +239,8 @@ pub enum InvalidValue {
     Time { name: String },
     #[error("'{0}' has no value; write for example sink_retry=100ms")]
     NoTime(String),
+    #[error("use 0, or a size with its unit, up to {MAX_PACKET_OCTETS_TEXT}, as in 8MiB")]
+    PacketOctets,
     #[error("use a number from {least} to {most}")]
     Range { least: f64, most: f64 },
 }
@@ -250,6 +252,9 @@ const MAX_POPULATION: u64 = (1 << 14) - 1;
 const MIN_INTERVAL_NS: u64 = 1_000_000;
 /// Ports of a link.
 const MAX_PORTS: u32 = 64;
+/// An answer with the packets of a flow is in memory.
+const MAX_PACKET_OCTETS: u64 = 64 << 20;
+const MAX_PACKET_OCTETS_TEXT: &str = "64MiB";
 /// Core numbers are below this.
 const MAX_CORES: usize = 1024;
 
@@ -295,6 +300,12 @@ pub fn parse_time(text: &str) -> Result<u64, String> {
         TimeError::Form { .. } => "not a time; write for example 2026-11-20T12:00:00Z, 2026-11-20, 12:00 or -2h".into(),
         error => error.to_string(),
     })
+}
+
+/// Parses `--listen-packets`: 0, or octets with a unit.
+pub fn parse_packet_octets(text: &str) -> Result<usize, InvalidValue> {
+    let size = if text == "0" { Some(0) } else { parse_size(text) };
+    size.filter(|size| *size <= MAX_PACKET_OCTETS).map(|size| size as usize).ok_or(InvalidValue::PacketOctets)
 }
 
 /// Parses `--groups`: the groups of a view have numbers of 32 bits.

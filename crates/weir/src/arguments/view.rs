@@ -1,6 +1,6 @@
 //! Options of `weir view`.
 
-use super::values::{parse_expression, parse_time};
+use super::values::{parse_expression, parse_packet_octets, parse_time};
 use super::{CONTROL, Enrichment, Hardening, INPUT, LocalTime, OUTPUT, Selection, Times};
 use crate::error::InputError;
 use clap::Args;
@@ -28,6 +28,15 @@ pub struct View {
     /// Open the page in the browser of this desktop (xdg-open)
     #[arg(long, help_heading = CONTROL)]
     pub open: bool,
+
+    /// Folder of a recorder, or a capture, in which the packets of flows are found; several times for several. Default: the
+    /// captures that are shown
+    #[arg(long, value_name = "PATH", help_heading = INPUT)]
+    pub packets: Vec<PathBuf>,
+
+    /// Octets of the packets of a flow that /packets answers with, at most; 0: none
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = parse_packet_octets, help_heading = CONTROL)]
+    pub listen_packets: usize,
 
     /// Only show flows that match this expression (weir help expressions)
     #[arg(long = "where", value_name = "EXPRESSION", value_parser = parse_expression, help_heading = INPUT)]
@@ -93,6 +102,7 @@ Examples:
   weir view /var/flows                              a store, also while a probe writes it
   weir view monday.pcap tuesday.pcap.zst -f 'not port 22'
                                                     two captures, merged; only packets that match
+  weir view /var/flows --packets /srv/packets       flows of a store, and their packets of a recorder
   weir view nfcapd.202611240000 flows.ipfix         flows of other exporters
   tcpdump -w - -i eth0 -c 100000 | weir view -      a pipe, when it has ended
   ssh server cat capture.pcap | weir view - --listen 8080 --where 'port 443'

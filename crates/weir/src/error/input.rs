@@ -23,6 +23,8 @@ pub enum InputError {
     ViewOfLiveTraffic(String),
     #[error("{0}: this is served already: open it in a browser, or watch it with 'weir top {0}'")]
     ViewOfUrl(String),
+    #[error("--packets {0}: a pipe is read once, and packets of flows are searched again and again; save it to a file")]
+    PacketsOfPipe(String),
     #[error("{0}: the flows of a store have what they were stored with; leave it out")]
     EnrichedStore(&'static str),
     #[error("--open: there is no program {0}; open the address that is printed without this option")]

@@ -1,16 +1,21 @@
 //! The HTTP interface of the probe (`--listen`): its settings, its reports, its requests to reload.
 
 use super::reload::ReloadResult;
+use crate::actions::Actions;
 use crate::anonymisation;
 use crate::arguments::ProbeOptions;
 use crate::error::Error;
+use crate::flow_packets::{self, PacketPlaces, SegmentPlaces, SegmentSource};
 use crate::stored;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use weir_anonymise::Anonymiser;
-use weir_control::{Access, Control, RecentFlows, ReloadReply, Request, Server};
+use weir_control::{Access, AskPackets, Control, RecentFlows, ReloadReply, Request, Server};
 use weir_flow::FlowRecord;
+use weir_packet::DecodeOptions;
 use weir_probe::{CpuAffinity, RecordEnricher};
+use weir_tcp_report::PacketSelection;
 
 /// Nice value of its thread, above that of export threads: answers may wait, records should not.
 const NICE: i32 = 10;
@@ -68,6 +73,26 @@ pub fn keeping(
             }
         }
     })
+}
+
+/// What finds the packets of flows, in the folders of the recorder. A reload does not change these.
+pub fn packets(probe: &ProbeOptions, actions: Option<&Actions>, is_anonymised: bool) -> AskPackets {
+    let paths: Vec<PathBuf> = actions.into_iter().flat_map(Actions::folders).collect();
+    let reason = match () {
+        () if paths.is_empty() => Some(flow_packets::NO_RECORDER),
+        () if is_anonymised => Some(flow_packets::NOT_ANONYMOUS),
+        () if probe.listen_packets == 0 => Some(flow_packets::SWITCHED_OFF),
+        () if probe.metering.selection.decap => Some(flow_packets::OF_TUNNELS),
+        () => None,
+    };
+    if let Some(reason) = reason {
+        return flow_packets::ask(Err(reason.into()), Err(reason.into()));
+    }
+    let source = SegmentSource::Recorded(paths.clone());
+    let selection = PacketSelection { filter: None, times_ns: None, decode: DecodeOptions { decapsulate: false } };
+    let places =
+        PacketPlaces { paths, missing: None, most_octets: probe.listen_packets, filter: None, times_ns: 0..=u64::MAX };
+    flow_packets::ask(Ok(places), Ok(SegmentPlaces { source, selection }))
 }
 
 /// Where the thread of the server runs: with those of the sinks.

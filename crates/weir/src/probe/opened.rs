@@ -11,6 +11,7 @@ use crate::actions::Actions;
 use crate::anonymisation;
 use crate::arguments::{ProbeOptions, StatusFormat};
 use crate::console::{log, stderr};
+use crate::doctor;
 use crate::enrichment::Enricher;
 use crate::error::Error;
 use crate::memory::{MemoryLock, SinkMemory};
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tracing::info;
 use weir_capture::PacketFilter;
-use weir_control::Server;
+use weir_control::{DoctorFindings, Server};
 use weir_export::FileMode;
 use weir_probe::{Overrides, Settings};
 
@@ -38,6 +39,8 @@ pub struct Opened {
     pub actions: Option<Actions>,
     pub overrides: Option<Overrides>,
     pub server: Option<Server>,
+    /// What is wrong with the machine, for the HTTP interface.
+    pub doctor: DoctorFindings,
     pub effective: Effective,
     pub stop_signal: StopSignal,
     pub signals: Signals,
@@ -88,6 +91,8 @@ impl Opened {
             None => options,
         };
         let server = control::bind(&options)?;
+        // Before packets wait, and while programs may be started.
+        let doctor = server.as_ref().map(|_| doctor::findings_of(&options.inputs)).unwrap_or_default();
         let mut groups = start::open_worker_groups(&options, &stop)?;
         let mut actions = options.rules.as_deref().map(Actions::load).transpose()?;
         let overrides = actions.as_mut().filter(|_| server.is_some()).map(Actions::permit_overrides);
@@ -121,6 +126,7 @@ impl Opened {
             actions,
             overrides,
             server,
+            doctor,
             effective,
             stop_signal,
             signals,

@@ -61,6 +61,8 @@ impl Running {
             ..opened.settings
         };
         let shown = anonymisation::enricher(record_enricher, outputs.anonymiser.as_ref());
+        let packets = control::packets(&options, actions.as_ref(), outputs.anonymiser.is_some());
+        let doctor = opened.doctor;
         let control_affinity = control::affinity(&groups.placement.export);
         let monitor = Monitor::new(&options);
         let (enricher_of, actions_of) = (enricher.as_ref(), actions.as_ref());
@@ -89,7 +91,8 @@ impl Running {
         };
         let locked = opened.memory_lock.map_or(Ok(()), MemoryLock::lock);
         let serve = |server: Server| {
-            let parts = ProbeParts { enricher: shown, overrides: opened.overrides, recent: running.recent.clone() };
+            let recent = running.recent.clone();
+            let parts = ProbeParts { enricher: shown, overrides: opened.overrides, recent, packets, doctor };
             let control = server.start(running.report(), control_affinity, parts, stored_answers::ask_store());
             let control = control.map_err(Error::Thread)?;
             running.probe.watch("weir-control", control.heartbeat());

@@ -5,6 +5,7 @@
 //! see, and reports from different packets are not compared.
 
 mod error;
+mod flow_packets;
 mod search;
 mod segment_list;
 
@@ -13,6 +14,7 @@ use crate::reader::PacketConsumer;
 use crate::report::CaptureReport;
 use error::CAPTURE_CHANGED;
 pub use error::ExplainError;
+pub use flow_packets::{Explained, FlowError, FlowPackets, InvalidTcpFlow};
 use search::ConnectionSearch;
 pub(crate) use search::PairTracker;
 use segment_list::SegmentList;
@@ -40,10 +42,23 @@ impl CaptureReport {
         &self,
         index: usize,
         sources: usize,
-        mut read: impl FnMut(&mut dyn PacketConsumer) -> Result<Pass, E>,
+        read: impl FnMut(&mut dyn PacketConsumer) -> Result<Pass, E>,
         terminal_columns: Option<usize>,
         out: impl Write,
     ) -> Result<(), ExplainError<E>> {
+        self.explain_first(index, sources, read, terminal_columns, u64::MAX, out).map(drop)
+    }
+
+    /// The same with lines for the first `most` segments only. Returns how many others there are.
+    pub(crate) fn explain_first<E>(
+        &self,
+        index: usize,
+        sources: usize,
+        mut read: impl FnMut(&mut dyn PacketConsumer) -> Result<Pass, E>,
+        terminal_columns: Option<usize>,
+        most: u64,
+        out: impl Write,
+    ) -> Result<u64, ExplainError<E>> {
         let connection = &self.connections[index];
         let frames = self.counts.ledger.packets.received;
         let mut read = |consumer: &mut dyn PacketConsumer| {
@@ -61,10 +76,12 @@ impl CaptureReport {
             };
         }
         let mut list = SegmentList::new(connection, number, terminal_columns, out);
+        list.limit(most);
         let pass = read(&mut list)?;
         // Frames that were appended to one file come last. Those of one of several files can come
         // anywhere.
         let changed = !pass.interrupted && (pass.frames < frames || pass.frames > frames && sources > 1);
+        let left_out = list.left_out();
         let (result, error) = match pass.interrupted {
             true => list.interrupt(),
             false => list.finish(if changed { Some(CAPTURE_CHANGED) } else { missing_memory(connection) }),
@@ -72,7 +89,7 @@ impl CaptureReport {
         match error {
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ExplainError::Output(error)),
             _ if changed => Err(ExplainError::CaptureChanged),
-            _ => result,
+            _ => result.map(|()| left_out),
         }
     }
 }

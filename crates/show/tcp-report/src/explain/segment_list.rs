@@ -46,6 +46,9 @@ pub struct SegmentList<'a, W> {
     out: W,
     /// The first error of the output.
     error: Option<io::Error>,
+    /// Segments that have a line, and those of the connection so far.
+    most: u64,
+    segments: u64,
 }
 
 /// What one side of the batch engine sent.
@@ -64,11 +67,12 @@ impl<'a, W: Write> SegmentList<'a, W> {
     pub fn new(connection: &'a Connection, number: usize, columns: Option<usize>, out: W) -> Self {
         let tracker = PairTracker::new(connection);
         let (sides, events) = (Default::default(), Vec::new());
-        let mut list = Self { connection, tracker, number, sides, events, columns, out, error: None };
+        let mut list =
+            Self { connection, tracker, number, sides, events, columns, out, error: None, most: u64::MAX, segments: 0 };
         let zone = Zone::current();
         let (day, time) = zone.date_and_time(connection.first_ns);
         let title = paragraph(
-            &format!("#{}  ", connection.number),
+            &if connection.number > 0 { format!("#{}  ", connection.number) } else { String::new() },
             &format!("{}, from {day} {time} {}", connection.name(), zone.name()),
             columns,
         );
@@ -83,6 +87,16 @@ impl<'a, W: Write> SegmentList<'a, W> {
         let legend = paragraph("", &legend, columns.or(Some(WIDE_COLUMNS)));
         list.write(&format!("{title}{legend}\n{headings}class: details\n"));
         list
+    }
+
+    /// Only the first segments have a line.
+    pub fn limit(&mut self, most: u64) {
+        self.most = most;
+    }
+
+    /// How many have none.
+    pub fn left_out(&self) -> u64 {
+        self.segments.saturating_sub(self.most)
     }
 
     fn is_narrow(&self) -> bool {
@@ -116,7 +130,11 @@ impl<'a, W: Write> SegmentList<'a, W> {
     /// unless there is a reason not to.
     pub fn finish<E>(self, skip: Option<&str>) -> Outcome<E> {
         let reports = [0, 1].map(|role| self.tracker.report(self.engine_side(role)));
-        let mut text = String::from("\n");
+        let mut text = String::new();
+        if self.left_out() > 0 {
+            let _ = writeln!(text, "{} more, which have no line here", units::count(self.left_out(), "segment"));
+        }
+        text.push('\n');
         for (name, report) in ["client", "server"].into_iter().zip(&reports) {
             let classes = SegmentClass::ALL.iter().filter(|&&class| report.count(class).segments > 0);
             let classes: Vec<String> =
@@ -166,6 +184,11 @@ impl<'a, W: Write> SegmentList<'a, W> {
     }
 
     fn write_segment(&mut self, side: usize, packet: &Packet, frame: u64) {
+        self.segments += 1;
+        if self.segments > self.most {
+            self.tracker.classify(side, packet, |_| {});
+            return;
+        }
         let client = side == self.engine_side(0);
         // Times can go back.
         let seconds = (packet.time_ns as f64 - self.connection.first_ns as f64) / 1e9;

@@ -1,6 +1,7 @@
 mod http;
 mod limits;
 mod openapi;
+mod packets;
 mod page;
 mod recent;
 mod stored;

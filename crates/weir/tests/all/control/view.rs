@@ -159,6 +159,7 @@ fn what_needs_a_probe_is_refused_and_the_rest_works() {
         ("GET", "/timeouts"),
         ("GET", "/overrides"),
         ("GET", "/ready"),
+        ("GET", "/doctor"),
     ] {
         let answer = view.request(method, path);
         assert!(answer.status == 409 && answer.body.contains("no probe is running"), "{path}: {}", answer.body);
