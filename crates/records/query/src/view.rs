@@ -62,6 +62,7 @@ impl ViewSettings {
 }
 
 /// Sums of records by group.
+#[derive(Clone)]
 pub struct View {
     settings: ViewSettings,
     order: RowOrder,
@@ -218,11 +219,22 @@ impl View {
     /// Takes the memory of all groups now, so that none is taken while records are added. Fields with texts take theirs
     /// when a group begins.
     pub fn reserve(&mut self) {
+        self.reserve_for(self.settings.groups);
+    }
+
+    /// The same for a number of groups.
+    pub fn reserve_for(&mut self, groups: usize) {
         let Self { settings, index, hasher, keys, rows, key_values, .. } = self;
+        let groups = groups.min(settings.groups);
         let of_row = |row: u32| &keys[row as usize * *key_values..][..*key_values];
-        index.reserve(settings.groups, |&row| hash_key(hasher, of_row(row)));
-        keys.reserve_exact(settings.groups * *key_values);
-        rows.reserve_exact(settings.groups);
+        index.reserve(groups, |&row| hash_key(hasher, of_row(row)));
+        keys.reserve_exact(groups * *key_values);
+        rows.reserve_exact(groups);
+    }
+
+    /// An empty view with the same settings, of other records, to be merged with [`Self::merge`].
+    pub fn of_others(&self) -> Self {
+        Self { hasher: self.hasher.clone(), ..Self::with_order(self.settings.clone(), self.order) }
     }
 
     /// Adds a batch of records to their groups.
@@ -427,19 +439,32 @@ impl View {
         [source, if key.has_other { row(&mut key.keys[1]) } else { source }]
     }
 
-    /// Adds a view of other records, with the same fields and intervals. Its groups come behind those of this one. It has
-    /// no counts.
+    /// Adds a view of other records, with the same fields and intervals. Its groups come behind those of this one.
     pub fn merge(&mut self, part: Self) {
-        for (row, sums) in part.rows.iter().enumerate() {
-            match self.row_of(&part.keys[row * part.key_values..][..part.key_values]) {
-                Some(row) => self.rows[row as usize].merge(sums),
+        for (from, sums) in part.rows.iter().enumerate() {
+            match self.row_of(&part.keys[from * part.key_values..][..part.key_values]) {
+                Some(row) => {
+                    self.rows[row as usize].merge(sums);
+                    self.merge_counts(row, part.counts_of(from));
+                }
                 None => self.others.merge(sums),
             }
         }
+        self.total_sets.iter_mut().zip(&part.total_sets).for_each(|(set, other)| set.merge(other));
         self.others.merge(&part.others);
         self.total.merge(&part.total);
         self.spread_flows += part.spread_flows;
         self.long_flows += part.long_flows;
+    }
+
+    /// Adds the values that a row of another view has counted.
+    fn merge_counts(&mut self, row: u32, others: &[DistinctSet]) {
+        let counts = self.count_fields.len();
+        for (set, other) in self.sets[row as usize * counts..][..counts].iter_mut().zip(others) {
+            let before = set.heap_bytes();
+            set.merge(other);
+            self.set_octets = self.set_octets + set.heap_bytes() - before;
+        }
     }
 
     /// A number of a row; it does not apply if it is not known.
