@@ -23,7 +23,7 @@ use crate::table::{LiveTable, LiveTraffic};
 use std::io::{self, IsTerminal};
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -125,8 +125,7 @@ pub fn run_pipeline(
     let (pipeline, exporter) = start_pipeline(settings, sinks, transactions, actions, is_requested)?;
     let pipeline = pipeline.with_searches(searches);
     stop_signal.start_thread_with(&timing, exporter.end_soon());
-    let packets = outputs.live.as_ref().map(|live| live.packets.clone());
-    let (ledger, Ended { status, problems }) = meter(&mut source, pipeline, exporter, &stop, progress, packets);
+    let (ledger, Ended { status, problems }) = meter(&mut source, pipeline, exporter, &stop, progress);
     names.iter().for_each(SharedNames::log_left_out);
     Ok(Ended { status: outputs.report(&ledger, open, &read.reporting, status, None), problems })
 }
@@ -165,7 +164,7 @@ fn refreshed(
     }
     let (searcher, searches) = search_channel();
     let enricher = enricher.map(Enricher::record_enricher);
-    let live = Some(LiveTraffic { searcher, enricher, packets: Arc::default() });
+    let live = Some(LiveTraffic { searcher, enricher });
     let mut outputs = Outputs { live, ..outputs };
     if let Some(view) = &mut outputs.view {
         let group_bytes = ViewSettings { groups: 1, ..view.clone() }.max_memory_bytes() * LiveTable::VIEWS;
@@ -210,7 +209,6 @@ fn meter(
     mut exporter: Exporter,
     stop: &AtomicBool,
     mut progress: Progress,
-    packets: Option<Arc<[AtomicU64; 2]>>,
 ) -> (Ledger, Ended) {
     let (mut damage, mut filter_failed) = (DamageLog::default(), false);
     let mut status_reported = Instant::now();
@@ -242,12 +240,7 @@ fn meter(
             filter_failed |= input::log_filter_errors(&pipeline.take_filter_errors());
             if status_reported.elapsed() >= STATUS_INTERVAL {
                 status_reported = Instant::now();
-                let account = pipeline.account();
-                exporter.report_status([&account], 1, source.interfaces());
-                if let Some([received, dropped]) = packets.as_deref() {
-                    received.store(account.ledger.packets.received, Ordering::Relaxed);
-                    dropped.store(account.ledger.packets.dropped(), Ordering::Relaxed);
-                }
+                exporter.report_status([&pipeline.account()], 1, source.interfaces());
             }
             no_sink_left = exporter.all_sinks_failed();
             interrupted = is_interrupted();

@@ -11,6 +11,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_flow::{FlowRecord, Meter};
 
@@ -133,21 +134,30 @@ impl RunningSearch {
 /// side of the pipeline ([`Pipeline::with_searches`](crate::Pipeline::with_searches)).
 pub fn search_channel() -> (Searcher, Searches) {
     let (sender, requests) = bounded(1);
-    (Searcher(sender), Searches { requests, running: None })
+    let packets = Arc::<[AtomicU64; 2]>::default();
+    (Searcher { requests: sender, packets: packets.clone() }, Searches { requests, running: None, packets })
 }
 
 /// Starts searches in a pipeline.
 #[derive(Clone)]
-pub struct Searcher(Sender<RunningSearch>);
+pub struct Searcher {
+    requests: Sender<RunningSearch>,
+    packets: Arc<[AtomicU64; 2]>,
+}
 
 impl Searcher {
     /// Longest time of a search between two bursts.
     pub const LONGEST: Duration = LONGEST;
 
+    /// Packets that the pipeline had received when the last search began, and that were dropped of them.
+    pub fn packets(&self) -> [u64; 2] {
+        self.packets.each_ref().map(|packets| packets.load(Relaxed))
+    }
+
     /// Starts a search, before which the pipeline exports the records that wait. Returns whether the pipeline can take
     /// it: it has no other one that has not begun, and has not ended. `reply` is called on the thread of the pipeline.
     pub fn start(&self, search: &FlowSearch, reply: FlowReply) -> bool {
-        self.0.try_send(RunningSearch::new(search, reply)).is_ok()
+        self.requests.try_send(RunningSearch::new(search, reply)).is_ok()
     }
 }
 
@@ -155,6 +165,7 @@ impl Searcher {
 pub struct Searches {
     requests: Receiver<RunningSearch>,
     running: Option<RunningSearch>,
+    packets: Arc<[AtomicU64; 2]>,
 }
 
 impl Searches {
@@ -164,6 +175,11 @@ impl Searches {
             self.running = self.requests.try_recv().ok();
             self.running.is_some()
         }
+    }
+
+    /// Notes the packets received so far, and dropped of them.
+    pub(crate) fn note_packets(&self, numbers: [u64; 2]) {
+        self.packets.iter().zip(numbers).for_each(|(packets, number)| packets.store(number, Relaxed));
     }
 
     /// Goes on with the search on its way.

@@ -91,6 +91,8 @@ impl Pipeline {
             });
         }
         if self.searches.as_mut().is_some_and(Searches::begin) {
+            let packets = self.account().ledger.packets;
+            self.searches.iter().for_each(|of| of.note_packets([packets.received, packets.dropped()]));
             self.metering.set_overdue();
         }
         let (reader, actions) = (&mut self.reader, &mut self.actions);

@@ -370,9 +370,7 @@ impl<'a> ConnectionTable<'a> {
                 _ if column.heading == DELAY.heading => 1,
                 _ => rank + 1,
             };
-            let heading = self.day.as_deref().filter(|_| column.heading == START.heading);
-            let text = Column::new(heading.unwrap_or(column.text_headings()[side]), !column.is_text, texts);
-            (if heading.is_some() { text.named(START.heading) } else { text }).optional(rank)
+            Column::new(column.text_headings()[side], !column.is_text, texts).optional(rank)
         }));
         let is_shown = self.text_columns.iter().any(|&(column, side)| sorted.is(column, side));
         let own = sorted.own.as_ref().filter(|_| !is_shown);
@@ -380,11 +378,10 @@ impl<'a> ConnectionTable<'a> {
         columns
     }
 
-    /// The column headings explained: those of text, or of HTML.
-    pub fn legend(&self, is_text: bool) -> String {
+    /// The column headings explained.
+    pub fn legend(&self) -> String {
         let explained = self.columns.iter().filter(|column| !column.meaning.is_empty());
         let meanings = explained.map(|column| match self.day.as_ref().filter(|_| column.heading == START.heading) {
-            Some(day) if is_text => format!("{day}: {}", column.meaning),
             Some(day) => format!("{}: {}, {day}", column.heading, column.meaning),
             None => format!("{}: {}", column.heading, column.explanation()),
         });

@@ -96,7 +96,7 @@ impl CaptureReport {
             if !left_out.is_empty() {
                 *text += &paragraph("", &left_out, prose_columns);
             }
-            let legend = format!("→: of the client; ←: of the server; {}", table.legend(true));
+            let legend = format!("→: of the client; ←: of the server; {}", table.legend());
             *text += &paragraph("", &legend, prose_columns.or(Some(PROSE_COLUMNS[1])));
         }
         Ok(())

@@ -23,11 +23,12 @@ impl FlowText {
     ///
     /// `None` if the text is no flow, or one end has a port and the other has none.
     pub fn parse(text: &str) -> Option<Self> {
-        let (text, behind) = text.trim().split_once('/').unwrap_or((text.trim(), ""));
+        let text = text.trim();
         let (before, text) = match text.split_once(char::is_whitespace) {
-            Some((word, rest)) if is_protocol(word) => (word, rest),
+            Some((word, rest)) if is_protocol(word) => (word, without_type_and_code(rest.trim_start())),
             _ => ("", text),
         };
+        let (text, behind) = text.split_once('/').unwrap_or((text, ""));
         let protocol = match (before, behind.trim()) {
             ("", "") => None,
             ("", name) | (name, "") => Some(name.to_ascii_lowercase()),
@@ -44,6 +45,15 @@ impl FlowText {
         let (has_one_port, of_one_family) =
             (one.1.is_some() != other.1.is_some(), one.0.is_ipv4() == other.0.is_ipv4());
         (of_one_family && !has_one_port).then_some(Self { ends: [one, other], protocol })
+    }
+}
+
+/// The rest of a row of ICMP: `8/0 A → B`.
+fn without_type_and_code(text: &str) -> &str {
+    let is_number = |text: &str| text.parse::<u8>().is_ok();
+    match text.split_once(char::is_whitespace) {
+        Some((word, rest)) if word.split_once('/').is_some_and(|(of, code)| is_number(of) && is_number(code)) => rest,
+        _ => text,
     }
 }
 
@@ -98,6 +108,7 @@ mod tests {
             ("udp 192.0.2.1:53 → 192.0.2.2:99", "192.0.2.1:53 192.0.2.2:99 udp"),
             ("192.0.2.1:53 → 192.0.2.2:99/UDP", "192.0.2.1:53 192.0.2.2:99 udp"),
             ("192.0.2.1-192.0.2.2/icmp", "192.0.2.1 192.0.2.2 icmp"),
+            ("icmp6 128/0 2001:db8::1 → 2001:db8::2", "2001:db8::1 2001:db8::2 icmp6"),
             ("[2001:db8::1]:40000-[2001:db8::2]:53/udp", "[2001:db8::1]:40000 [2001:db8::2]:53 udp"),
             ("2001:db8::1:40000 → 2001:DB8:0::2:53", "[2001:db8::1]:40000 [2001:db8::2]:53"),
             ("2001:db8::1 → 2001:db8::2/esp", "2001:db8::1 2001:db8::2 esp"),

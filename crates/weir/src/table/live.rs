@@ -9,7 +9,6 @@ use super::{Content, LargestFlows, Table, ViewTable};
 use crate::console::frame::Terminal;
 use crate::console::style;
 use crate::names::{HostNames, SharedNames};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_anonymise::Anonymiser;
@@ -35,8 +34,6 @@ const SEARCH_TIME: Duration = Duration::from_secs(10);
 pub struct LiveTraffic {
     pub searcher: Searcher,
     pub enricher: Option<RecordEnricher>,
-    /// Packets received so far, and dropped of them.
-    pub packets: Arc<[AtomicU64; 2]>,
 }
 
 /// What selects the records of the table, and what is done with them before.
@@ -93,20 +90,15 @@ impl LiveTable {
         if self.terminal.is_none() || now < self.next {
             return;
         }
-        let (started, found, view) = match self.search.take() {
-            None if self.has_current => return self.begin(now),
-            None => (now, Some(FoundFlows { is_complete: true, ..FoundFlows::default() }), None),
-            Some(search) => {
-                let found = search.found.lock().unwrap_or_else(PoisonError::into_inner).take();
-                if found.is_none() && now < search.started + SEARCH_TIME + INTERVAL {
-                    self.next = now + LOOK;
-                    self.search = Some(search);
-                    return;
-                }
-                (search.started, found, search.view)
-            }
-        };
-        self.draw(found.unwrap_or_default(), view);
+        let Some(search) = self.search.take() else { return self.begin(now) };
+        let found = search.found.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if found.is_none() && now < search.started + SEARCH_TIME + INTERVAL {
+            self.next = now + LOOK;
+            self.search = Some(search);
+            return;
+        }
+        let started = search.started;
+        self.draw(found.unwrap_or_default(), search.view);
         self.next = (started + INTERVAL).max(now + now.elapsed() * SHARE);
     }
 
@@ -123,11 +115,17 @@ impl LiveTable {
         let found = Arc::<Mutex<Option<FoundFlows>>>::default();
         let of_reply = found.clone();
         let reply = move |flows| *of_reply.lock().unwrap_or_else(PoisonError::into_inner) = Some(flows);
-        let search = FlowSearch {
-            rank: self.ranking(view.clone()),
-            limit: if view.is_some() { 0 } else { Terminal::size().1 },
-            deadline: now + SEARCH_TIME,
-            head_start: Searcher::LONGEST,
+        let limit = if view.is_some() { 0 } else { Terminal::size().1 };
+        let search = match self.has_current {
+            true => {
+                let (rank, deadline) = (self.ranking(view.clone()), now + SEARCH_TIME);
+                FlowSearch { rank, limit, deadline, head_start: Searcher::LONGEST }
+            }
+            // It answers at once.
+            false => {
+                let rank = Arc::new(|| Box::new(|_: &mut FlowRecord| None) as Box<Ranking>);
+                FlowSearch { rank, limit, deadline: now, head_start: Duration::ZERO }
+            }
         };
         self.next = now + LOOK;
         if self.traffic.searcher.start(&search, Box::new(reply)) {
@@ -196,7 +194,7 @@ impl LiveTable {
 
     /// The last line.
     fn status(&self, found: &FoundFlows) -> String {
-        let [received, dropped] = self.traffic.packets.each_ref().map(|packets| packets.load(Relaxed));
+        let [received, dropped] = self.traffic.searcher.packets();
         let (day, time) = Zone::current().date_and_time(now_ns());
         let (time, zone) = (time.split('.').next().unwrap_or_default(), Zone::current().name());
         let mut text = format!("{day} {time} {zone}: {}, {dropped} dropped; ", units::count(received, "packet"));

@@ -140,7 +140,7 @@ impl CaptureReport {
             out.write_all(page.as_bytes())?;
             page.clear();
         }
-        let _ = write!(page, "</tbody>\n</table>\n<p class=\"faint\">{}.</p>\n", escape(&table.legend(false)));
+        let _ = write!(page, "</tbody>\n</table>\n<p class=\"faint\">{}.</p>\n", escape(&table.legend()));
         Ok(())
     }
 

@@ -217,7 +217,7 @@ fn current_flows_are_selected_and_sorted_as_records_are() {
     terminal.wait_for("10.0.0.6:1030 ");
     terminal.wait_for("0 ended flows and 1 current");
     let lines = terminal.screen().lines();
-    assert_eq!(lines.iter().filter(|line| line.contains(" → ")).count(), 1, "{lines:#?}");
+    assert_eq!(lines.iter().filter(|line| line.contains(" udp ")).count(), 1, "{lines:#?}");
     let all = terminal.end().all();
     assert!(all.iter().any(|line| line.starts_with("1 flow, by packets")), "{all:#?}");
 }

@@ -3,6 +3,7 @@ mod cookbook;
 mod enrichment;
 pub mod fields;
 mod filter;
+mod flow_names;
 mod link_types;
 mod live_table;
 mod local_time;

@@ -360,7 +360,7 @@ fn skipped_sequence_numbers_are_not_taken_for_lost_payload() {
         let text = success(["tcp", capture.name()]);
         let of = |what: &str| {
             format!(
-                "- sequence numbers skip 870 MB of payload between captured octets (>99.9%), in 1 connection: {what}"
+                "sequence numbers skip 870 MB of payload between captured octets (>99.9 %), in 1 connection: {what}"
             )
         };
         let what = match is_impossible {
@@ -390,7 +390,7 @@ fn networks_of_a_table_are_summed_up_by_name() {
         .iter()
         .map(|group| (group["network"].as_str().unwrap(), &group["connections"]))
         .collect();
-    assert_eq!(rows, [("10.1.0.0/24", connections), ("data centre", connections)], "a prefix without a name has none");
+    assert_eq!(rows, [("data centre", connections), ("10.1.0.0/24", connections)], "a prefix without a name has none");
     let text = success(["tcp", capture.name(), "--by", "network", "--networks", table]);
     assert!(text.contains("\ndata centre "), "{text}");
     let missing = failure(1, ["tcp", capture.name(), "--by", "network", "--networks", "/nonexistent"]);
