@@ -15,7 +15,6 @@ const WORDS: [string, string][] = [
     ['as', 'Autonomous system of either side.'],
     ['flags', 'TCP flags of both directions.'],
     ['vlan', 'VLAN of either direction.'],
-    ['ip_version', '4 or 6.'],
     ['duration', 'Time from the first to the last packet; a number needs a unit.'],
     ['tcp', 'TCP only.'],
     ['udp', 'UDP only.'],

@@ -40,7 +40,8 @@ impl TrafficCounters {
         self.dropped() + self.refused.total() - self.refused.get(RefusalReason::NonIp)
     }
 
-    fn dropped(&self) -> u64 {
+    /// Dropped for want of time or memory.
+    pub fn dropped(&self) -> u64 {
         self.dropped_nic + self.dropped_kernel + self.dropped_queue + self.dropped_cache_full
     }
 

@@ -25,6 +25,7 @@ mod input;
 mod ledger_text;
 mod memory;
 mod missing_options;
+mod names;
 mod outputs;
 mod packet_records;
 mod packets;

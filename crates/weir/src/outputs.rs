@@ -1,16 +1,18 @@
 //! Outputs of the commands that meter: sinks, summary, ledger.
 
 use crate::arguments::{self, Enrichment, InvalidOutput, Metering, Output, RecordSink, Reporting, Switch};
+use crate::console::frame::Terminal;
 use crate::console::style::{self, StyledLines};
 use crate::console::{self, Deadline, log};
 use crate::error::{Error, OutputError, sink_advice};
 use crate::files::{self, Target};
 use crate::ledger_text::{self, has_problems};
 use crate::memory::{self, ViewMemory};
+use crate::names::SharedNames;
 use crate::run_status::RunStatus;
 use crate::settings::key_options;
 use crate::summary::{self, TrafficSummary};
-use crate::table::{Content, LargestFlows, SummedView, Table, ViewTable};
+use crate::table::{self, Content, LargestFlows, LiveTable, LiveTraffic, SummedView, Table, ViewTable};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -27,7 +29,7 @@ use weir_fields::{Column, Profile, Words};
 use weir_flow::KeyOptions;
 use weir_ledger::{ExportLossReason, Ledger, SinkCounters, Timing};
 use weir_probe::{BackPressure, Exporter, SinkChange};
-use weir_query::{RecordOrder, SelectingSink, View, ViewSettings};
+use weir_query::{Expression, RecordOrder, SelectingSink, Share, View, ViewSettings};
 use weir_store::{RowForm, UpkeepTimes};
 
 /// Why the ledger can always be written as JSON.
@@ -61,6 +63,10 @@ pub struct Outputs {
     pub summed: SummedView,
     /// The memory of the views of all sinks.
     pub view_memory: ViewMemory,
+    /// Names of hosts in tables.
+    pub names: Option<SharedNames>,
+    /// Refreshes the table on a terminal.
+    pub live: Option<LiveTraffic>,
     /// Anonymises the records of all sinks: with `--anonymise`, once its key is read.
     pub anonymiser: Option<Anonymiser>,
     /// Owner of new files; `None` for the user and group of the process.
@@ -154,6 +160,8 @@ impl Outputs {
             view,
             summed: SummedView::default(),
             view_memory,
+            names: None,
+            live: None,
             anonymiser: None,
             owner: None,
             stats,
@@ -399,7 +407,7 @@ impl Outputs {
         let name = name_of(unit);
         let opened: Box<dyn Sink + Send> = match unit {
             [RecordSink { spec, .. }] => match self.written_at_end(spec) {
-                Some(format) => Box::new(self.open_table(spec, format, options, mode)?),
+                Some(format) => self.open_table_or_live(spec, format, options, mode, &expressions, *share)?,
                 None => spec.open(&export)?,
             },
             members => {
@@ -449,6 +457,26 @@ impl Outputs {
         ExportOptions { uniflow: false, transactions: true, columns, stored_columns, ..of_flows }
     }
 
+    /// Opens a table, which is refreshed if it goes to a terminal.
+    fn open_table_or_live(
+        &self,
+        spec: &SinkSpec,
+        format: ViewFormat,
+        options: &arguments::Sinks,
+        mode: FileMode,
+        expressions: &[Expression],
+        share: Option<Share>,
+    ) -> Result<Box<dyn Sink + Send>, Error> {
+        let opened = self.open_table(spec, format, options, mode)?;
+        let live = self.live.as_ref().filter(|_| spec.is_standard_output());
+        let Some((live, terminal)) = live.zip(live.and_then(|_| Terminal::open())) else {
+            return Ok(Box::new(opened));
+        };
+        let anonymiser = self.anonymiser.clone().filter(|_| options.anonymise.is_some());
+        let selection = table::Selection { expressions: expressions.to_vec(), share, anonymiser };
+        Ok(Box::new(LiveTable::new(opened, live.clone(), selection, terminal)))
+    }
+
     fn open_table(
         &self,
         spec: &SinkSpec,
@@ -481,6 +509,7 @@ impl Outputs {
         };
         table.compression = compression;
         table.summed = self.summed.clone();
+        table.names = self.names.clone();
         Ok(table)
     }
 

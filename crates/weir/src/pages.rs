@@ -135,7 +135,8 @@ fn fields_text(fields: &[ListedField], terminal_columns: Option<usize>) -> Strin
     let is_below = terminal_columns.is_some_and(|limit| limit < width + MEANING);
     let indent = if is_below { INDENT } else { width };
     let limit = terminal_columns.map_or(usize::MAX, |limit| limit.saturating_sub(indent));
-    let of_words = |field: &ListedField| if field.is_column { "" } else { "Only in --where, --by, --sort: " };
+    let of_words =
+        |field: &ListedField| if field.is_column { "" } else { "A word of --where, --by, --sort, --fields: " };
     let meaning = |field: &ListedField| format!("{}{}", of_words(field), field.meaning);
     let meanings = std::iter::once("meaning".to_owned()).chain(fields.iter().map(meaning));
     let mut text = String::new();
@@ -168,7 +169,7 @@ pub fn completions(completions: &Completions) -> Result<RunStatus, Error> {
 fn with_values(command: clap::Command) -> clap::Command {
     let names = || weir_fields::columns().iter().map(|column| column.name);
     let words = || names().chain(weir_fields::words().map(|(word, _)| word.name));
-    let fields: Vec<&str> = weir_fields::profile_names().chain(names()).collect();
+    let fields: Vec<&str> = weir_fields::profile_names().chain(words()).collect();
     let (grouped, sorted): (Vec<&str>, Vec<&str>) = (words().collect(), names().chain(["flows", "duration"]).collect());
     let counted: Vec<&str> = ["hosts", "ports"].into_iter().chain(names()).collect();
     // With what stands between the scheme and the place: `parquet:`, `ipfix+udp://`.

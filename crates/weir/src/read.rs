@@ -8,8 +8,9 @@ use crate::enrichment::Enricher;
 use crate::error::Error;
 use crate::files;
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
-use crate::memory::MemoryUse;
+use crate::memory::{self, MemoryUse};
 use crate::missing_options;
+use crate::names::SharedNames;
 use crate::outputs::{Outputs, log_sink_failure};
 use crate::packet_records;
 use crate::run_status::{Ended, RunStatus};
@@ -17,11 +18,13 @@ use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::{record_transactions, settings, start_error};
 use crate::signals::StopSignal;
 use crate::stored;
-use crate::summary;
+use crate::summary::{self, TrafficSummary};
+use crate::table::{LiveTable, LiveTraffic};
 use std::io::{self, IsTerminal};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::error;
@@ -29,7 +32,10 @@ use weir_capture::{Input, ReadingThreads, Source, SourceSpec};
 use weir_egress::WhenFull;
 use weir_export::Sink;
 use weir_ledger::Ledger;
-use weir_probe::{BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, Settings};
+use weir_probe::{
+    BackPressure, CpuAffinity, Exporter, PacketActions, Pipeline, RecordObserver, Searches, Settings, search_channel,
+};
+use weir_query::ViewSettings;
 
 /// Time between two reports of the metering process to the sinks.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
@@ -72,6 +78,9 @@ pub fn run_pipeline(
     if let (Some(actions), Some(enricher)) = (&actions, &enricher) {
         missing_options::check_tags(&actions.rules, metering, &enricher.current())?;
     }
+    let names = read.names.then(SharedNames::load);
+    let outputs = Outputs { names: names.clone(), ..outputs };
+    let (outputs, searches) = refreshed(read, sources, outputs, enricher.as_ref());
     let stop_signal = register()?;
     let stop = stop_signal.flag();
     let reading_threads = reading_threads(read, sources.len());
@@ -101,9 +110,10 @@ pub fn run_pipeline(
         Sandbox::enter(&outputs.later_targets(), &pipes, &[], Restrictions::of(sources, sends_by_dpdk, false));
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
-    let progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
+    let is_hidden = read.reporting.quiet || searches.is_some() || streams_to_terminal && io::stdout().is_terminal();
+    let progress = Progress::new(is_hidden);
     open.set_without_payload(sources.iter().any(|source| matches!(source, SourceSpec::Packets(_))));
-    let observer = Some(summary::observer(&open.summary));
+    let observer = Some(observer(&open.summary, names.clone()));
     let (sinks, transactions) = (std::mem::take(&mut open.sinks), open.transactions.take());
     let interface_names = enricher.as_ref().and_then(Enricher::interface_names);
     let enricher = enricher.as_ref().map(Enricher::record_enricher);
@@ -113,8 +123,10 @@ pub fn run_pipeline(
     let settings =
         Settings { observer, interface_names, enricher, transaction_enricher, memory_thread, timing, ..settings };
     let (pipeline, exporter) = start_pipeline(settings, sinks, transactions, actions, is_requested)?;
+    let pipeline = pipeline.with_searches(searches);
     stop_signal.start_thread_with(&timing, exporter.end_soon());
     let (ledger, Ended { status, problems }) = meter(&mut source, pipeline, exporter, &stop, progress);
+    names.iter().for_each(SharedNames::log_left_out);
     Ok(Ended { status: outputs.report(&ledger, open, &read.reporting, status, None), problems })
 }
 
@@ -126,6 +138,42 @@ fn outputs(read: &Read, sources: &[SourceSpec], metering: &Metering) -> Result<O
     files::check_targets(sources, &outputs.targets)?;
     let anonymiser = anonymisation::load(&read.sinks)?;
     Ok(Outputs { anonymiser, timing: read.times.timing(), ..outputs })
+}
+
+/// Sums up all records, and learns names from them.
+fn observer(summary: &Arc<Mutex<TrafficSummary>>, names: Option<SharedNames>) -> RecordObserver {
+    let observe = summary::observer(summary);
+    let Some(names) = names else { return observe };
+    Arc::new(move |flows| {
+        names.learn(flows);
+        observe(flows);
+    })
+}
+
+/// The outputs, whose table is refreshed if live traffic goes to one on a terminal; then also what lets it see current
+/// flows.
+fn refreshed(
+    read: &Read,
+    sources: &[SourceSpec],
+    outputs: Outputs,
+    enricher: Option<&Enricher>,
+) -> (Outputs, Option<Searches>) {
+    let is_live = sources.iter().any(|source| input::is_live(&source));
+    if !is_live || read.reporting.quiet || !outputs.table_on_standard_output() || !io::stdout().is_terminal() {
+        return (outputs, None);
+    }
+    let (searcher, searches) = search_channel();
+    let enricher = enricher.map(Enricher::record_enricher);
+    let live = Some(LiveTraffic { searcher, enricher });
+    let mut outputs = Outputs { live, ..outputs };
+    if let Some(view) = &mut outputs.view {
+        let group_bytes = ViewSettings { groups: 1, ..view.clone() }.max_memory_bytes() * LiveTable::VIEWS;
+        if read.sinks.groups.is_none() {
+            view.groups = memory::default_groups(group_bytes);
+        }
+        (outputs.view_memory.groups, outputs.view_memory.bytes) = (view.groups, view.groups as u64 * group_bytes);
+    }
+    (outputs, Some(searches))
 }
 
 fn start_pipeline(

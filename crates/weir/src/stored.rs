@@ -192,6 +192,7 @@ fn check_options(read: &Read) -> Result<(), Error> {
         (read.rules.is_some(), "--rules"),
         (read.threads.is_some(), "--threads"),
         (read.enrichment.interface_names, "--interface-names"),
+        (read.names, "--names"),
     ];
     let option = options.into_iter().find_map(|(is_given, option)| is_given.then_some(option));
     option.map_or(Ok(()), |option| Err(InputError::NeedsPackets(option).into()))

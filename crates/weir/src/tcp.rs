@@ -1,6 +1,6 @@
 //! `weir tcp`: reads captures through [`weir_tcp_report`], and writes the report.
 
-use crate::arguments::{EngineChoice, FailedChoice, Tcp, times_ns};
+use crate::arguments::{EngineChoice, FailedChoice, GroupChoice, Tcp, times_ns};
 use crate::console::progress::Progress;
 use crate::console::{self, print_styled_with, print_with, style};
 use crate::error::{Error, TcpError};
@@ -8,6 +8,7 @@ use crate::files::{self, CompressedFile, Target};
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::ledger_text::has_problems;
 use crate::memory::free_bytes;
+use crate::names::SharedNames;
 use crate::outputs::{open_stats, print_ledger, write_stats};
 use crate::run_status::RunStatus;
 use crate::sandbox::{Restrictions, Sandbox};
@@ -20,13 +21,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{error, info, warn};
 use weir_capture::{Source, SourceSpec};
+use weir_enrich::{Enrichment, Sources};
 use weir_export::{Compression, FileMode};
 use weir_flow::FlowRecord;
 use weir_query::Expression;
 use weir_tcp_batch::{Backend, DeviceError, Engine, EngineOptions, Fallback};
 use weir_tcp_report::{
-    Analysis, CaptureReport, ExplainError, GroupOrder, Grouping, Limits, LookupError, PacketConsumer, PacketReader,
-    PacketSelection, Pass, RecordTest, ReportOptions, SortOrder, TimeLines, find_connection, has_field,
+    Analysis, CaptureReport, EndNames, ExplainError, GroupOrder, Grouping, Limits, LookupError, NetworkNames,
+    PacketConsumer, PacketReader, PacketSelection, Pass, RecordTest, ReportOptions, SortOrder, TimeLines,
+    find_connection, has_field,
 };
 use weir_text::units;
 use weir_text::zone::Zone;
@@ -39,7 +42,8 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     {
         return Err(TcpError::ExplainOfPipe { key: key.clone(), pipe: pipe.to_string() }.into());
     }
-    let report_options = report_options(tcp)?;
+    let names = tcp.names.then(SharedNames::load);
+    let report_options = ReportOptions { end_names: names.clone().map(end_names), ..report_options(tcp)? };
     check_fields(tcp)?;
     let (outputs, stats_path) = (outputs(tcp), tcp.reporting.stats.as_deref());
     files::check_targets(sources, &targets(&outputs, stats_path))?;
@@ -59,7 +63,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         enter_sandbox(tcp, sources);
     }
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
-    let mut reader = PacketReader::new(selection.clone());
+    let mut reader = PacketReader::new(selection.clone()).with_dns(names.as_ref().map(SharedNames::dns_observer));
     stop_signal.start_thread();
     let read = read_all(&mut source, &mut reader, &mut analysis, &stop, Progress::new(tcp.reporting.quiet), true);
     let condition = tcp.connections_where.as_ref();
@@ -88,6 +92,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
             report
         }
     };
+    names.iter().for_each(SharedNames::log_left_out);
     let ledger = &report.counts.ledger;
     status = stats_path.map_or(status, |path| status.and(write_stats(ledger, path, stats)));
     print_ledger(ledger, tcp.reporting.verbose, status);
@@ -142,7 +147,27 @@ fn report_options(tcp: &Tcp) -> Result<ReportOptions, Error> {
         top: tcp.top,
         group_failures: tcp.failed == FailedChoice::Grouped,
         grouping,
+        network_names: tcp.networks.as_deref().map(|path| network_names(tcp, path)).transpose()?,
+        end_names: None,
     })
+}
+
+/// Names of hosts and services.
+fn end_names(names: SharedNames) -> EndNames {
+    Arc::new(move |address, port| names.lock().of_end(Some(address), port, "tcp"))
+}
+
+/// The names of the networks of a table.
+fn network_names(tcp: &Tcp, path: &Path) -> Result<NetworkNames, Error> {
+    if tcp.by != Some(GroupChoice::Network) {
+        return Err(TcpError::NetworksWithoutNetwork.into());
+    }
+    let sources = Sources { networks: Some(path.into()), ..Sources::default() };
+    let (tables, _) = Enrichment::load(&sources).map_err(Error::Enrichment)?;
+    Ok(Arc::new(move |address| {
+        let name = &tables.network(address)?.name;
+        (!name.is_empty()).then(|| Arc::from(&**name))
+    }))
 }
 
 /// Refuses conditions on what no connection has: they would select nothing, silently.

@@ -3,10 +3,10 @@
 use crate::flow_key::FlowKey;
 use crate::index::community_ids;
 use ahash::AHashMap;
-use std::net::SocketAddr;
 use weir_flow::{FlowRecord, FlowTuple};
 use weir_packet::{Network, address_octets};
-use weir_query::Expression;
+use weir_query::{Expression, protocol_number};
+use weir_text::FlowText;
 
 /// Fields that a flow has as soon as its addresses, ports and protocol are known.
 const OF_FLOW: [&str; 9] =
@@ -15,6 +15,10 @@ const OF_FLOW: [&str; 9] =
 const OF_BOTH_SIDES: [&str; 5] = ["host", "port", "protocol", "ip_version", "community_id"];
 /// Those that fragments have, too.
 const OF_FRAGMENTS: [&str; 5] = ["host", "src_ip", "dst_ip", "protocol", "ip_version"];
+/// Protocols of IP with ports whose Community ID has them.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const SCTP: u8 = 132;
 /// Flows whose verdict is stored.
 const MAX_VERDICTS: usize = 1 << 20;
 
@@ -40,7 +44,7 @@ pub(crate) enum Wanted {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not a flow; write a Community ID (1: and 28 characters), or addresses and ports as in \
-     192.0.2.1:40000-192.0.2.2:443/tcp or [2001:db8::1]:40000-[2001:db8::2]:53/udp"
+     192.0.2.1:40000-192.0.2.2:443/tcp, [2001:db8::1]:40000-[2001:db8::2]:53/udp or 192.0.2.1-192.0.2.2/icmp"
 )]
 pub struct InvalidFlow;
 
@@ -66,21 +70,22 @@ impl Query {
         Self { wanted: Wanted::Records(expression), ..Self::everything() }
     }
 
-    /// Searches a flow by its Community ID (version 1, seed 0), or by addresses, ports and protocol
-    /// (`/tcp`, `/udp`, `/sctp`; TCP without it).
+    /// Searches a flow by its Community ID (version 1, seed 0), or by addresses, ports and protocol, as [`FlowText`]
+    /// reads them: TCP without a protocol; all flows between two addresses of a protocol without ports.
     ///
     /// # Errors
     /// The text is neither.
     pub fn flow(text: &str) -> Result<Self, InvalidFlow> {
-        let id = match text.strip_prefix("1:") {
+        let text = text.trim();
+        let wanted = match text.strip_prefix("1:") {
             Some(digest) if digest.len() == 28 => {
                 let is_base64 = |octet: u8| octet.is_ascii_alphanumeric() || matches!(octet, b'+' | b'/');
                 let valid = digest.ends_with('=') && digest[..27].bytes().all(is_base64);
-                text.as_bytes().try_into().ok().filter(|_| valid)
+                text.as_bytes().try_into().ok().filter(|_| valid).map(Wanted::Flow)
             }
-            _ => id_of_tuple(text),
+            _ => of_ends(text),
         };
-        id.map(|id| Self { wanted: Wanted::Flow(id), ..Self::everything() }).ok_or(InvalidFlow)
+        wanted.map(|wanted| Self { wanted, ..Self::everything() }).ok_or(InvalidFlow)
     }
 
     /// Finds packets of this time only: from the first to the last, ns since 1970 UTC.
@@ -98,23 +103,23 @@ impl Query {
     }
 }
 
-fn id_of_tuple(text: &str) -> Option<[u8; 30]> {
-    // As tables print it.
-    let text = &text.replace(" → ", "-");
-    let (addresses, protocol) = text.rsplit_once('/').unwrap_or((text, "tcp"));
-    let protocol = match protocol.to_ascii_lowercase().as_str() {
-        "tcp" => 6,
-        "udp" => 17,
-        "sctp" => 132,
-        _ => return None,
+/// What a flow by addresses selects: of a protocol with ports that flow, of another one all between both addresses.
+fn of_ends(text: &str) -> Option<Wanted> {
+    let FlowText { ends: [source, destination], protocol } = FlowText::parse(text)?;
+    let name = protocol.as_deref().unwrap_or("tcp");
+    let protocol = protocol_number(name).or_else(|| name.parse().ok())?;
+    let (Some(source_port), Some(destination_port)) = (source.1, destination.1) else {
+        let expression = format!("proto {protocol} and host {} and host {}", source.0, destination.0);
+        let has_ports = [TCP, UDP, SCTP].contains(&protocol);
+        return (!has_ports).then(|| Expression::new(&expression).ok().map(Wanted::Records)).flatten();
     };
-    let (source, destination) = addresses.split_once('-')?;
-    let (source, destination) = (source.parse::<SocketAddr>().ok()?, destination.parse::<SocketAddr>().ok()?);
-    let end = |socket: SocketAddr| (address_octets(socket.ip()), socket.port());
-    let network = if source.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 };
-    let tuple = FlowTuple::new([end(source), end(destination)], protocol, network);
-    let key = (source.is_ipv4() == destination.is_ipv4()).then_some(FlowKey { tuple, is_of_fragments: false })?;
-    community_ids(&key, &mut FlowRecord::default()).next()
+    if ![TCP, UDP, SCTP].contains(&protocol) {
+        return None;
+    }
+    let network = if source.0.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 };
+    let ends = [(address_octets(source.0), source_port), (address_octets(destination.0), destination_port)];
+    let key = FlowKey { tuple: FlowTuple::new(ends, protocol, network), is_of_fragments: false };
+    community_ids(&key, &mut FlowRecord::default()).next().map(Wanted::Flow)
 }
 
 /// Decides about flows, and remembers it.
@@ -177,6 +182,10 @@ mod tests {
             "128.232.110.120:34855-66.35.250.204:80/tcp",
             "66.35.250.204:80-128.232.110.120:34855",
             "66.35.250.204:80-128.232.110.120:34855/TCP",
+            "128.232.110.120:34855 → 66.35.250.204:80",
+            "tcp 128.232.110.120:34855 -> 66.35.250.204:80",
+            "128.232.110.120:34855 ← 66.35.250.204:80/6",
+            " 1:LQU9qZlK+B5F3KDmev6m5PMibrg= ",
         ] {
             assert_eq!(Query::flow(tuple).unwrap(), by_id, "{tuple}");
         }
@@ -189,5 +198,10 @@ mod tests {
         }
         assert_eq!(Query::flow("1.2.3.4:5-[::1]:6"), Err(InvalidFlow));
         assert_eq!(Query::flow("1.2.3.4:5-1.2.3.5:6/icmp"), Err(InvalidFlow));
+        assert_eq!(Query::flow("1.2.3.4-1.2.3.5/tcp"), Err(InvalidFlow));
+        let of_icmp = Query::records(Expression::new("proto 1 and host 1.2.3.4 and host 1.2.3.5").unwrap());
+        assert_eq!(Query::flow("1.2.3.4 → 1.2.3.5/icmp"), Ok(of_icmp));
+        let unbracketed = "2001:470:e5bf:dead:4957:2174:e82c:4887:63943 → 2607:f8b0:400c:c03::1a:25";
+        assert_eq!(Query::flow(unbracketed).unwrap(), Query::flow("1:/qFaeAR+gFe1KYjMzVDsMv+wgU4=").unwrap());
     }
 }

@@ -55,6 +55,7 @@ mod transactions;
 mod wireguard;
 
 pub use application::{Application, Confidence};
+pub use dns::addresses_of_response;
 pub use findings::{Fact, Findings, MAX_FINDINGS_OCTETS, MAX_TEXT_OCTETS, Note, Notes, is_unprintable, printable};
 pub use inspector::{FlowInspection, InspectionSettings, Inspector, Payload};
 pub use readers::{DATAGRAM_READERS, DatagramReader, DatagramState, STREAM_READERS, StreamReader};

@@ -8,8 +8,9 @@ use crate::tag_set::TagSet;
 use crate::tags::{ListContent, TagList, TagLists};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weir_dpi::{Fact, Findings};
-use weir_flow::{Approximate, FlowRecord, Place, Places};
+use weir_flow::{Approximate, FlowRecord, NamedNetwork, Place, Places};
 
 /// Files of the options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,6 +103,11 @@ impl Enrichment {
     /// What these lists of `--tags` have together, selected by name.
     pub fn lists(&self, is_wanted: impl Fn(&str) -> bool) -> ListContent {
         self.tags.as_ref().map_or(ListContent::default(), |tags| tags.content(is_wanted))
+    }
+
+    /// The network of `--networks` that has this address.
+    pub fn network(&self, address: IpAddr) -> Option<&Arc<NamedNetwork>> {
+        self.networks.as_ref()?.get(address)
     }
 
     /// Memory of everything.

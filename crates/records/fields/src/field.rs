@@ -155,6 +155,14 @@ impl Field {
         [own].into_iter().chain(other.filter(|_| has_sides)).collect()
     }
 
+    /// The columns that a table has for it: of a field of both sides or directions, that of each.
+    fn shown_columns(self) -> Vec<&'static Column> {
+        let own = self.column();
+        let of_other = |prefix, other| column(&format!("{other}{}", own.name.strip_prefix(prefix)?)).ok();
+        let other = of_other("src_", "dst_").or_else(|| of_other("fwd_", "rev_"));
+        [own].into_iter().chain(other.filter(|_| self.name != own.name)).collect()
+    }
+
     /// The columns that have its values unchanged, for [`Bounds`](crate::Bounds): no record has others. Empty if it has
     /// no such columns.
     pub fn bounded_by(self) -> Vec<&'static Column> {
@@ -245,10 +253,9 @@ const WORDS: [Field; 19] = [
 ];
 
 /// What the words mean that are no columns.
-const MEANINGS: [(&str, &str); 13] = [
+const MEANINGS: [(&str, &str); 12] = [
     ("host", "Address of either side: `src_ip` and `dst_ip`."),
     ("port", "Port of either side: `src_port` and `dst_port`."),
-    ("ip_version", "4 or 6."),
     ("flags", "TCP flags: `fwd_tcp_flags` and `rev_tcp_flags`; in --by of both directions together."),
     ("vlan", "Outer VLAN ID of either direction; in --by of the forward direction, or else of the reverse direction."),
     ("inner_vlan", "Inner VLAN ID, in the same way."),
@@ -311,6 +318,11 @@ pub fn view_field(name: &str) -> Option<Field> {
         }),
         name => field(name),
     }
+}
+
+/// The columns of a word that is no column: `src_ip` and `dst_ip` of `host`.
+pub(crate) fn columns_of_word(name: &str) -> Option<Vec<&'static Column>> {
+    view_field(name).map(Field::shown_columns)
 }
 
 /// The name of the field that a column of the table shows, for its heading; other texts stay as they are.
@@ -382,7 +394,7 @@ fn destination_port(flow: &FlowRecord) -> FieldValue<'_> {
     when(flow.has_ports(), FieldValue::Unsigned(flow.destination_port.into()))
 }
 
-fn ip_version(flow: &FlowRecord) -> FieldValue<'static> {
+pub(crate) fn ip_version(flow: &FlowRecord) -> FieldValue<'static> {
     match flow.network {
         Network::Ipv4 => FieldValue::Unsigned(4),
         Network::Ipv6 => FieldValue::Unsigned(6),

@@ -5,6 +5,7 @@
 
 use crate::catalogue::fields;
 use crate::column::{Column, Origin, Profile, Requirement};
+use crate::field::columns_of_word;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 use weir_flow::KeyOptions;
@@ -77,8 +78,9 @@ pub enum InvalidFields {
     NotOfTransactions(String),
 }
 
-/// The columns of a selection: names, patterns with `*` for any text, and the profiles `basic`,
-/// `layer2`, `tcp`, `places`, `applications`, `store` and `all`, separated by commas, without regard to case.
+/// The columns of a selection: names, words of expressions (`host` is `src_ip` and `dst_ip`), patterns with `*` for any
+/// text, and the profiles `basic`, `layer2`, `tcp`, `places`, `applications`, `store` and `all`, separated by commas,
+/// without regard to case.
 /// They are in the order of the selection, each once.
 ///
 /// # Errors
@@ -94,7 +96,11 @@ pub fn select_columns(selection: &str) -> Result<Vec<&'static Column>, InvalidFi
             } else if item.contains('*') {
                 columns().iter().filter(|column| matches(&lower, column.name)).collect()
             } else {
-                vec![column(&lower).map_err(|unknown| UnknownColumn { name: item.into(), ..unknown })?]
+                match (column(&lower), columns_of_word(&lower)) {
+                    (Ok(column), _) => vec![column],
+                    (Err(_), Some(of_word)) => of_word,
+                    (Err(unknown), None) => return Err(UnknownColumn { name: item.into(), ..unknown }.into()),
+                }
             };
         if of_item.is_empty() {
             return Err(InvalidFields::NoMatch(item.into()));
@@ -271,6 +277,31 @@ mod tests {
         assert!(names("tcp").len() > 80 && names("tcp")[..26] == BASIC[..26] && names("tcp").contains(&"rev_tcp_mss"));
         assert_eq!(names("basic,*vlan_id").len(), 31);
         assert_eq!(names("fwd_*").len(), names("rev_*").len());
+    }
+
+    #[test]
+    fn a_word_selects_the_columns_of_both_sides_and_directions() {
+        for (word, expected) in [
+            ("host", "src_ip dst_ip"),
+            ("port", "src_port dst_port"),
+            ("flags", "fwd_tcp_flags rev_tcp_flags"),
+            ("vlan", "fwd_vlan_id rev_vlan_id"),
+            ("inner_vlan", "fwd_inner_vlan_id rev_inner_vlan_id"),
+            ("mpls", "fwd_mpls_label rev_mpls_label"),
+            ("tunnel", "fwd_tunnel_type rev_tunnel_type"),
+            ("icmp_type", "fwd_icmp_type rev_icmp_type"),
+            ("mac", "src_mac dst_mac"),
+            ("as", "src_as dst_as"),
+            ("country", "src_country dst_country"),
+            ("duration", "duration_ns"),
+            ("source,dst,proto,host", "src_ip dst_ip protocol"),
+            ("Host", "src_ip dst_ip"),
+        ] {
+            assert_eq!(names(word).join(" "), expected, "{word}");
+        }
+        for (word, _) in crate::words() {
+            assert!(!names(word.name).is_empty());
+        }
     }
 
     #[test]

@@ -49,6 +49,21 @@ impl DistinctSet {
         }
     }
 
+    /// Adds the values of another set.
+    pub fn merge(&mut self, other: &Self) {
+        match (&mut *self, other) {
+            (_, Self::Exact(hashes)) => hashes.iter().for_each(|hash| self.insert(*hash)),
+            (Self::Sketch(registers), Self::Sketch(others)) => {
+                registers.iter_mut().zip(others.iter()).for_each(|(rarity, other)| *rarity = (*rarity).max(*other));
+            }
+            (Self::Exact(hashes), Self::Sketch(others)) => {
+                let mut registers = others.clone();
+                hashes.iter().for_each(|hash| note(&mut registers, *hash));
+                *self = Self::Sketch(registers);
+            }
+        }
+    }
+
     /// The number of values.
     pub fn count(&self) -> DistinctCount {
         match self {
@@ -136,6 +151,23 @@ fn tau(share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn merged_sets_are_the_set_of_all_values() {
+        let set = |values: std::ops::Range<u64>| {
+            let mut set = DistinctSet::default();
+            values.for_each(|value| set.insert(value));
+            set
+        };
+        let few = EXACT as u64 / 2;
+        for (one, other) in
+            [(0..few, 10..few + 9), (0..9 * few, 3..7), (0..few, few..9 * few), (0..5 * few, few..9 * few)]
+        {
+            let mut merged = set(one.clone());
+            merged.merge(&set(other.clone()));
+            assert_eq!(merged.count(), set(one.start..one.end.max(other.end)).count(), "{one:?} {other:?}");
+        }
+    }
 
     fn counted(values: impl Iterator<Item = u64>) -> DistinctCount {
         let mut set = DistinctSet::default();

@@ -97,6 +97,11 @@ impl GroupField {
         matches!(self.field.read, Read::Sides(..))
     }
 
+    /// Whether addresses are grouped by prefix.
+    pub fn has_prefix(&self) -> bool {
+        self.prefix.is_some()
+    }
+
     /// Whether the values are numbers, which tables align at the right.
     pub fn is_number(&self) -> bool {
         self.field.kind.is_ordered() && self.field.kind != Kind::Time

@@ -138,6 +138,9 @@ impl<'a> Parser<'a> {
         let node = match word.as_str() {
             "any" => return Ok(Node::Always),
             "src" | "dst" => return self.of_sides(word == "src", protocol),
+            "host" | "port" | "proto" | "protocol" | "flags" if self.ends_condition() => {
+                Node::Test(Test::present(of(if word == "proto" { "protocol" } else { &word })))
+            }
             "host" | "net" => self.with_words(of("host"), protocol)?,
             "port" | "portrange" => self.with_words(of("port"), protocol)?,
             "proto" | "protocol" => self.comparison(of("protocol"), true)?,

@@ -99,6 +99,7 @@ impl ViewSettings {
 }
 
 /// Sums of records by group.
+#[derive(Clone)]
 pub struct View {
     settings: ViewSettings,
     order: RowOrder,
@@ -290,12 +291,23 @@ impl View {
     /// Takes the memory of all groups now, so that none is taken while records are added. Fields with texts take theirs
     /// when a group begins.
     pub fn reserve(&mut self) {
+        self.reserve_for(self.settings.groups);
+    }
+
+    /// The same for a number of groups.
+    pub fn reserve_for(&mut self, groups: usize) {
         let Self { settings, index, hasher, keys, rows, key_values, amounts, .. } = self;
+        let groups = groups.min(settings.groups);
         let of_row = |row: u32| &keys[row as usize * *key_values..][..*key_values];
-        index.reserve(settings.groups, |&row| hash_key(hasher, of_row(row)));
-        keys.reserve_exact(settings.groups * *key_values);
-        rows.reserve_exact(settings.groups);
-        amounts.reserve_exact(settings.groups * settings.sums.len());
+        index.reserve(groups, |&row| hash_key(hasher, of_row(row)));
+        keys.reserve_exact(groups * *key_values);
+        rows.reserve_exact(groups);
+        amounts.reserve_exact(groups * settings.sums.len());
+    }
+
+    /// An empty view with the same settings, of other records, to be merged with [`Self::merge`].
+    pub fn of_others(&self) -> Self {
+        Self { hasher: self.hasher.clone(), ..Self::with_order(self.settings.clone(), self.order) }
     }
 
     /// Adds a batch of records to their groups.
@@ -537,12 +549,15 @@ impl View {
         [source, if key.has_other { row(&mut key.keys[1]) } else { source }]
     }
 
-    /// Adds a view of other records, with the same fields and intervals. Its groups come behind those of this one. It has
-    /// no counts.
+    /// Adds a view of other records, with the same fields and intervals. Its groups come behind those of this one.
     pub fn merge(&mut self, part: Self) {
-        for (row, sums) in part.rows.iter().enumerate() {
-            self.merge_group(&part.keys[row * part.key_values..][..part.key_values], sums, part.amounts_of(row));
+        for (from, sums) in part.rows.iter().enumerate() {
+            let key = &part.keys[from * part.key_values..][..part.key_values];
+            if let Some(row) = self.merge_group(key, sums, part.amounts_of(from)) {
+                self.merge_counts(row, part.counts_of(from));
+            }
         }
+        self.total_sets.iter_mut().zip(&part.total_sets).for_each(|(set, other)| set.merge(other));
         self.others.merge(&part.others);
         self.total.merge(&part.total);
         merge_amounts(&self.settings.sums, &mut self.other_amounts, &part.other_amounts);
@@ -551,15 +566,27 @@ impl View {
         self.long_flows += part.long_flows;
     }
 
-    /// Adds sums to the row of a key, or to the others.
-    fn merge_group(&mut self, key: &[FieldValue<'_>], sums: &Sums, amounts: &[Amount]) {
+    /// Adds sums to the row of a key, which it returns, or to the others.
+    fn merge_group(&mut self, key: &[FieldValue<'_>], sums: &Sums, amounts: &[Amount]) -> Option<u32> {
+        let row = self.row_of(key);
         let asked = self.settings.sums.len();
-        let (row, into) = match self.row_of(key).map(|row| row as usize) {
-            Some(row) => (&mut self.rows[row], &mut self.amounts[row * asked..][..asked]),
+        let (group, into) = match row {
+            Some(row) => (&mut self.rows[row as usize], &mut self.amounts[row as usize * asked..][..asked]),
             None => (&mut self.others, self.other_amounts.as_mut_slice()),
         };
-        row.merge(sums);
+        group.merge(sums);
         merge_amounts(&self.settings.sums, into, amounts);
+        row
+    }
+
+    /// Adds the values that a row of another view has counted.
+    fn merge_counts(&mut self, row: u32, others: &[DistinctSet]) {
+        let counts = self.count_fields.len();
+        for (set, other) in self.sets[row as usize * counts..][..counts].iter_mut().zip(others) {
+            let before = set.heap_bytes();
+            set.merge(other);
+            self.set_octets = self.set_octets + set.heap_bytes() - before;
+        }
     }
 
     /// A number of a row; it does not apply if it is not known.

@@ -17,6 +17,6 @@ mod tokens;
 pub use database::{Column, Database, Kind, Query, Rows, Settings, View};
 pub use error::Error;
 pub use library::{ENVIRONMENT, Engine, OLDEST_VERSION};
-pub use macros::macros;
+pub use macros::{macros, port_name};
 pub use question::{Argument, Placeholders, QUESTIONS, Question};
 pub use tokens::{quoted_identifier, quoted_text, text_literals, uses_identifier};

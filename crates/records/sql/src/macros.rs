@@ -36,6 +36,12 @@ const SERVICES: &[(u16, &str, &str)] = &[
     (51820, "udp", "wireguard"),
 ];
 
+/// The usual service of a port, of a protocol (`tcp`, `udp`) or of any: `https` of 443.
+pub fn port_name(port: u16, protocol: Option<&str>) -> Option<&'static str> {
+    let has = |protocols: &str| protocol.is_none_or(|wanted| protocols.split(' ').any(|of| of == wanted));
+    SERVICES.iter().find(|(of, protocols, _)| *of == port && has(protocols)).map(|(.., name)| *name)
+}
+
 /// The statements that make all functions. DuckDB's own shell reads them, too.
 pub fn macros() -> String {
     let services = |protocol| {

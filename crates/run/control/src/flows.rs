@@ -132,7 +132,8 @@ impl Query {
             })
         };
         let limit = if matches!(wanted, Wanted::Flows(_)) { top } else { 0 };
-        let search = FlowSearch { rank: Arc::new(begin), limit, deadline: Instant::now() + SEARCH_TIME };
+        let (rank, deadline) = (Arc::new(begin), Instant::now() + SEARCH_TIME);
+        let search = FlowSearch { rank, limit, deadline, head_start: Duration::ZERO };
         Ok(Search { search, top, wanted })
     }
 }

@@ -6,9 +6,12 @@
 //! during the search may be missing, and one that begins behind the place of the search, too. With
 //! several meters, a flow that migrates meanwhile may be found twice or not at all.
 
+use crate::metering_stage::MeteringStage;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_flow::{FlowRecord, Meter};
 
@@ -35,6 +38,8 @@ pub struct FlowSearch {
     pub limit: usize,
     /// When threads answer with what they have found until then.
     pub deadline: Instant,
+    /// Time that a thread may give the search beyond its share: few flows are then found at one instant.
+    pub head_start: Duration,
 }
 
 /// What one thread has found.
@@ -58,6 +63,7 @@ pub(crate) struct RunningSearch {
     rank: Box<Ranking>,
     limit: usize,
     deadline: Instant,
+    head_start: Duration,
     reply: FlowReply,
     /// By rank; of one rank, the newest first.
     found: BTreeMap<(FlowRank, Reverse<u64>), Box<FlowRecord>>,
@@ -72,11 +78,12 @@ pub(crate) struct RunningSearch {
 impl RunningSearch {
     /// Takes the memory of the search, so that no thread that meters has to.
     pub fn new(search: &FlowSearch, reply: FlowReply) -> Self {
-        let FlowSearch { rank, limit, deadline } = search;
+        let FlowSearch { rank, limit, deadline, head_start } = search;
         Self {
             rank: rank(),
             limit: *limit,
             deadline: *deadline,
+            head_start: *head_start,
             reply,
             found: BTreeMap::new(),
             matching: 0,
@@ -91,7 +98,7 @@ impl RunningSearch {
     pub fn advance(mut self, meter: &mut Meter) -> Option<Self> {
         let began = Instant::now();
         let since = began - *self.started.get_or_insert(began);
-        let until = began + (since / SHARE).saturating_sub(self.worked).min(LONGEST);
+        let until = began + (self.head_start + since / SHARE).saturating_sub(self.worked).min(LONGEST);
         let mut now = began;
         while now < until && self.next_slot < meter.used_slots() {
             for slot in self.next_slot..meter.used_slots().min(self.next_slot + STEP_SLOTS) {
@@ -123,6 +130,66 @@ impl RunningSearch {
     }
 }
 
+/// Lets another thread search among the flows of one [`Pipeline`](crate::Pipeline): the side of that thread, and the
+/// side of the pipeline ([`Pipeline::with_searches`](crate::Pipeline::with_searches)).
+pub fn search_channel() -> (Searcher, Searches) {
+    let (sender, requests) = bounded(1);
+    let packets = Arc::<[AtomicU64; 2]>::default();
+    (Searcher { requests: sender, packets: packets.clone() }, Searches { requests, running: None, packets })
+}
+
+/// Starts searches in a pipeline.
+#[derive(Clone)]
+pub struct Searcher {
+    requests: Sender<RunningSearch>,
+    packets: Arc<[AtomicU64; 2]>,
+}
+
+impl Searcher {
+    /// Longest time of a search between two bursts.
+    pub const LONGEST: Duration = LONGEST;
+
+    /// Packets that the pipeline had received when the last search began, and that were dropped of them.
+    pub fn packets(&self) -> [u64; 2] {
+        self.packets.each_ref().map(|packets| packets.load(Relaxed))
+    }
+
+    /// Starts a search, before which the pipeline exports the records that wait. Returns whether the pipeline can take
+    /// it: it has no other one that has not begun, and has not ended. `reply` is called on the thread of the pipeline.
+    pub fn start(&self, search: &FlowSearch, reply: FlowReply) -> bool {
+        self.requests.try_send(RunningSearch::new(search, reply)).is_ok()
+    }
+}
+
+/// The searches in a pipeline, one after the other. Without a search it costs a load of memory per burst.
+pub struct Searches {
+    requests: Receiver<RunningSearch>,
+    running: Option<RunningSearch>,
+    packets: Arc<[AtomicU64; 2]>,
+}
+
+impl Searches {
+    /// Takes a new search, if none is on its way. Returns whether there is one.
+    pub(crate) fn begin(&mut self) -> bool {
+        self.running.is_none() && {
+            self.running = self.requests.try_recv().ok();
+            self.running.is_some()
+        }
+    }
+
+    /// Notes the packets received so far, and dropped of them.
+    pub(crate) fn note_packets(&self, numbers: [u64; 2]) {
+        self.packets.iter().zip(numbers).for_each(|(packets, number)| packets.store(number, Relaxed));
+    }
+
+    /// Goes on with the search on its way.
+    pub(crate) fn advance(&mut self, metering: &mut MeteringStage) {
+        if let Some(search) = self.running.take() {
+            self.running = search.advance(&mut metering.meter);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +216,8 @@ mod tests {
         });
         let (sender, found) = mpsc::channel();
         let reply = Box::new(move |found| sender.send(found).unwrap());
-        let mut running = Some(RunningSearch::new(&FlowSearch { rank, limit, deadline }, reply));
+        let mut running =
+            Some(RunningSearch::new(&FlowSearch { rank, limit, deadline, head_start: Duration::ZERO }, reply));
         while let Some(search) = running.take() {
             running = search.advance(meter);
         }
@@ -178,7 +246,8 @@ mod tests {
         let mut worked = Duration::ZERO;
         let rank = Arc::new(|| -> Box<Ranking> { Box::new(|_| None) });
         let deadline = began + Duration::from_secs(60);
-        let mut running = Some(RunningSearch::new(&FlowSearch { rank, limit: 1, deadline }, Box::new(|_| {})));
+        let search = FlowSearch { rank, limit: 1, deadline, head_start: Duration::ZERO };
+        let mut running = Some(RunningSearch::new(&search, Box::new(|_| {})));
         while let Some(search) = running.take() {
             running = search.advance(&mut meter);
             worked = running.as_ref().map_or(worked, |search| search.worked);

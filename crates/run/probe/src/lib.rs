@@ -46,7 +46,7 @@ pub use account::Account;
 pub use admission::SelfTrafficFilter;
 pub use control_mailbox::PipelineError;
 pub use exporter::{ExportHandle, Exporter, SinkChange};
-pub use flow_search::{FlowRank, FlowReply, FlowSearch, FoundFlows, Ranking};
+pub use flow_search::{FlowRank, FlowReply, FlowSearch, FoundFlows, Ranking, Searcher, Searches, search_channel};
 pub use heartbeat::{Heartbeat, ThreadPanic, beat, while_waiting};
 pub use interface_names::InterfaceNames;
 pub use load_shedder::{LevelSettings, OverloadPolicy, ShedOrder, ShedStep};

@@ -116,6 +116,11 @@ impl MeteringStage {
         }
     }
 
+    /// Lets [`Self::export_when_due`] export all records that there are.
+    pub fn set_overdue(&mut self) {
+        self.output.set_overdue();
+    }
+
     /// Ends flows that time out while no packets arrive. `now_ns` returns the time of the clock
     /// that stamps packets, `None` for a file.
     pub fn process_idle(&mut self, now_ns: impl FnOnce() -> Option<u64>) {

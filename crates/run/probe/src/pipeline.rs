@@ -8,6 +8,7 @@
 
 use crate::account::Account;
 use crate::exporter::export_handle::ExportHandle;
+use crate::flow_search::Searches;
 use crate::loss_channel::LossHistories;
 use crate::loss_history::LossSnapshot;
 use crate::metering_stage::MeteringStage;
@@ -25,6 +26,7 @@ pub struct Pipeline {
     packets: PacketBurst,
     pub(crate) metering: MeteringStage,
     actions: Option<PacketActions>,
+    searches: Option<Searches>,
 }
 
 impl Pipeline {
@@ -42,7 +44,14 @@ impl Pipeline {
             packets: Box::new([Packet::default(); MAX_BURST_FRAMES]),
             reader: ReadingStage::new(&settings),
             actions,
+            searches: None,
         })
+    }
+
+    /// Lets another thread search among the flows.
+    #[must_use]
+    pub fn with_searches(self, searches: Option<Searches>) -> Self {
+        Self { searches, ..self }
     }
 
     /// Reads and meters one burst. Returns `Ok(false)` at the end of the source.
@@ -81,12 +90,20 @@ impl Pipeline {
                 now_ns
             });
         }
+        if self.searches.as_mut().is_some_and(Searches::begin) {
+            let packets = self.account().ledger.packets;
+            self.searches.iter().for_each(|of| of.note_packets([packets.received, packets.dropped()]));
+            self.metering.set_overdue();
+        }
         let (reader, actions) = (&mut self.reader, &mut self.actions);
         self.metering.export_when_due(|histories, _, _| {
             if let Some(live) = source.live() {
                 histories.add(update_losses_of(live, reader, actions));
             }
         });
+        if let Some(searches) = &mut self.searches {
+            searches.advance(&mut self.metering);
+        }
         Ok(true)
     }
 

@@ -60,6 +60,11 @@ impl RecordOutput {
         self.records.len() >= BATCH || self.is_overdue
     }
 
+    /// Lets no record wait any longer.
+    pub fn set_overdue(&mut self) {
+        self.is_overdue = true;
+    }
+
     /// Checks whether records have waited too long. For idle pipelines.
     pub fn check_overdue(&mut self, now: Instant) {
         self.is_overdue = now - self.exported >= EXPORT_INTERVAL;

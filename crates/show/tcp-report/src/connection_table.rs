@@ -7,6 +7,7 @@ use crate::connection::{Connection, duplicate_segments, payload_bytes};
 use crate::delay::Delay;
 use crate::failure::Failure;
 use crate::percent::percent;
+use crate::report::EndNames;
 use std::ops::Range;
 use weir_tcp::SegmentClass;
 use weir_text::columns::Column;
@@ -17,7 +18,6 @@ use weir_text::zone::Zone;
 pub const ENDPOINT_COLUMNS: usize = 4;
 /// Connections whose cells are in memory at once.
 const CONNECTIONS_PER_CHUNK: usize = 1000;
-const DAY_NS: u64 = 86_400_000_000_000;
 
 /// What a cell shows.
 pub struct Cell {
@@ -136,7 +136,7 @@ const DUPLICATES: ListColumn =
     number("dups", "duplicated by the capture", |connection, _| count(connection.sum(duplicate_segments)));
 const ZERO_WINDOWS: ListColumn =
     number("0-win", "zero windows", |connection, _| count(connection.sum(|report| report.zero_windows)));
-const MISSING: ListColumn = number("missing", "payload missing from the capture", |connection, _| {
+const MISSING: ListColumn = number("missing", "payload that sequence numbers skip", |connection, _| {
     match connection.sum(|report| report.missing_bytes) {
         0 => count(0),
         missing => octets(missing),
@@ -281,6 +281,16 @@ pub struct ConnectionTable<'a> {
     pub columns: Vec<&'static ListColumn>,
     /// The columns of text: each with its side.
     text_columns: Vec<(&'static ListColumn, usize)>,
+    /// The day of all times and the zone; `None` if there are several days.
+    day: Option<String>,
+    /// Names of client and server; `None` if no connection has one.
+    names: [Option<&'a EndNames>; 2],
+}
+
+/// The names of the client or of the server of a connection.
+fn name_of(names: &EndNames, connection: &Connection, side: usize) -> String {
+    let end = if side == 0 { connection.client } else { connection.server };
+    names(end.ip(), Some(end.port()))
 }
 
 impl<'a> ConnectionTable<'a> {
@@ -288,10 +298,13 @@ impl<'a> ConnectionTable<'a> {
     pub fn new(ranking: &'a [Connection], listed: Range<usize>, columns: &'static [ListColumn]) -> Self {
         let first = listed.start;
         let connections = &ranking[listed];
-        let mut times = ranking.iter().flat_map(|connection| [connection.first_ns, connection.last_ns]);
-        let first_day = times.next().map(|ns| ns / DAY_NS);
-        let of_several_days = times.any(|ns| Some(ns / DAY_NS) != first_day);
-        let with_day = |column: &'static ListColumn| match column.heading == START.heading && of_several_days {
+        let (first_ns, last_ns) = ranking.iter().fold((u64::MAX, 0), |(first, last), connection| {
+            (connection.first_ns.min(first), connection.last_ns.max(last))
+        });
+        let zone = Zone::current();
+        let [first_day, last_day] = [first_ns, last_ns].map(|ns| zone.date_and_time(ns).0);
+        let day = (first_day == last_day).then(|| format!("{first_day} {}", zone.name()));
+        let with_day = |column: &'static ListColumn| match column.heading == START.heading && day.is_none() {
             true => &START_WITH_DAY,
             false => column,
         };
@@ -299,7 +312,16 @@ impl<'a> ConnectionTable<'a> {
         let text_columns: Vec<_> = sides.filter(|(column, side)| column.is_shown(*side, connections)).collect();
         let mut columns: Vec<&ListColumn> = text_columns.iter().map(|&(column, _)| column).collect();
         columns.dedup_by_key(|column| column.heading);
-        Self { connections, first, columns, text_columns }
+        Self { connections, first, columns, text_columns, day, names: [None; 2] }
+    }
+
+    /// Names in text.
+    pub fn with_names(self, names: Option<&'a EndNames>) -> Self {
+        let has_name = |side: usize| {
+            let name = |names: &&EndNames| self.connections.iter().any(|of| !name_of(names, of, side).is_empty());
+            names.filter(name)
+        };
+        Self { names: [0, 1].map(has_name), ..self }
     }
 
     /// The connections in chunks, each with the index of its first one in the ranking.
@@ -334,6 +356,10 @@ impl<'a> ConnectionTable<'a> {
             endpoint("→", true, &|_| "→".into()),
             endpoint("server", false, &|connection| connection.server.to_string()),
         ];
+        for (side, heading) in ["client name", "server name"].into_iter().enumerate() {
+            let of_side = self.names[side].map(|names| connections.iter().map(move |of| name_of(names, of, side)));
+            columns.extend(of_side.map(|cells| Column::new(heading, false, cells).optional(1)));
+        }
         // If the terminal is narrow, the last columns are left out, but not the first, nor what the list
         // is sorted by, and the delay, which is the answer, only after all others.
         columns.extend((0..).zip(&self.text_columns).map(|(rank, &(column, side))| {
@@ -355,7 +381,10 @@ impl<'a> ConnectionTable<'a> {
     /// The column headings explained.
     pub fn legend(&self) -> String {
         let explained = self.columns.iter().filter(|column| !column.meaning.is_empty());
-        let meanings = explained.map(|column| format!("{}: {}", column.heading, column.explanation()));
+        let meanings = explained.map(|column| match self.day.as_ref().filter(|_| column.heading == START.heading) {
+            Some(day) => format!("{}: {}, {day}", column.heading, column.meaning),
+            None => format!("{}: {}", column.heading, column.explanation()),
+        });
         meanings.chain(["k, M and G are decimal".into()]).collect::<Vec<String>>().join("; ")
     }
 }

@@ -56,7 +56,7 @@ pub struct FailureGroup {
 impl FailureGroup {
     /// The other side: `1200 ports of 10.2.0.5`, `port 22 of 254 hosts of 10.2.0.0/24`, `300 hosts`.
     pub fn others_text(&self) -> String {
-        let hosts = match (self.hosts, self.network) {
+        let hosts = match (self.hosts, &self.network) {
             (1, Some(host)) => host.to_string(),
             (n, Some(network)) => format!("{n} hosts of {network}"),
             (n, None) => units::count(n, "host"),
@@ -101,7 +101,7 @@ impl FailureGroup {
             "hosts": self.hosts,
             "ports": self.ports,
             "port": self.port,
-            "network": self.network.map(|network| network.to_string()),
+            "network": self.network.as_ref().map(ToString::to_string),
             "opened": self.opened,
             "examples": self.examples,
         });

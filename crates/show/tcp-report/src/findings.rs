@@ -49,7 +49,7 @@ const LONG_PATH_NS: u64 = 50_000_000;
 pub enum FindingKind {
     /// The capture has packets twice.
     Duplicates,
-    /// The capture lacks payload.
+    /// Sequence numbers skip payload.
     Missing,
     /// The capture lacks one direction of connections.
     OneWay,
@@ -189,13 +189,23 @@ fn capture_findings(totals: &Totals) -> Vec<Finding> {
     }
     let payload = unique.saturating_add(missing);
     if MISSING.is_reached(missing, payload) {
+        let impossible = totals.impossible_bytes;
+        let what = match impossible {
+            0 => "not captured, or not real".into(),
+            n if n == missing => "not real, as their time is too short for them on any link".into(),
+            n => format!(
+                "not captured, or not real, as {} of them, for which the time is too short on any link",
+                units::quantity(n, "B")
+            ),
+        };
         let text = format!(
-            "the capture lacks {} of payload between captured octets ({}), in {}",
+            "sequence numbers skip {} of payload between captured octets ({}), in {}: {what}",
             units::quantity(missing, "B"),
             percent(missing, payload),
             units::count(totals.with_missing, "connection")
         );
-        let figures = json!({"missing_bytes": missing, "unique_bytes": unique, "connections": totals.with_missing});
+        let figures = json!({"missing_bytes": missing, "impossible_bytes": impossible, "unique_bytes": unique,
+            "connections": totals.with_missing});
         findings.push(Finding::new(FindingKind::Missing, missing, text, figures));
     }
     if ONE_WAY.is_reached(totals.one_way, totals.connections) {
@@ -220,8 +230,8 @@ fn group_findings(connections: &[Connection]) -> Vec<Vec<Finding>> {
             find(group, side).into_iter().for_each(|finding| kind.add(finding));
         }
     };
-    for_each_group(connections, GroupBy::Client, |group| enter(&OF_BOTH, &mut both, group, 0));
-    for_each_group(connections, GroupBy::Server, |group| {
+    for_each_group(connections, GroupBy::Client, None, |group| enter(&OF_BOTH, &mut both, group, 0));
+    for_each_group(connections, GroupBy::Server, None, |group| {
         enter(&OF_BOTH, &mut both, group, 1);
         enter(&OF_SERVERS, &mut servers, group, 1);
     });

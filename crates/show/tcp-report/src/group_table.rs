@@ -165,7 +165,11 @@ impl GroupOrder {
     pub(crate) fn sort(self, groups: &mut [Group]) {
         groups.sort_by_cached_key(|group| {
             let number = (self.column.number)(group);
-            (number.is_none(), Reverse(number.map(|number| if self.ascending { !number } else { number })), group.key)
+            (
+                number.is_none(),
+                Reverse(number.map(|number| if self.ascending { !number } else { number })),
+                group.key.clone(),
+            )
         });
     }
 }

@@ -8,9 +8,13 @@ use crate::failure::Failure;
 use crate::percent::percentile;
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use weir_tcp::{SegmentClass, TcpReport};
 
-/// Length of the prefixes of networks: IPv4 and IPv6.
+/// The name of the network of an address, if it has one.
+pub type NetworkNames = Arc<dyn Fn(IpAddr) -> Option<Arc<str>> + Send + Sync>;
+
+/// Length of the prefixes of networks without a name: IPv4 and IPv6.
 const PREFIX_BITS: [u8; 2] = [24, 64];
 
 /// What connections are grouped by.
@@ -20,7 +24,7 @@ pub enum GroupBy {
     Server,
     /// Address of the client.
     Client,
-    /// Networks of client and server: /24 and /64. A connection between two networks is in both.
+    /// Networks of client and server: those with a name, else /24 and /64. A connection between two networks is in both.
     Network,
 }
 
@@ -35,13 +39,13 @@ impl GroupBy {
     }
 
     /// The groups of a connection, each with the address of the other side.
-    fn keys(self, connection: &Connection) -> impl Iterator<Item = (GroupKey, IpAddr)> {
+    fn keys(self, connection: &Connection, names: Option<&NetworkNames>) -> impl Iterator<Item = (GroupKey, IpAddr)> {
         let Connection { client, server, .. } = connection;
         let (first, second) = match self {
             Self::Server => ((GroupKey::endpoint(*server), client.ip()), None),
             Self::Client => ((GroupKey::host(client.ip()), server.ip()), None),
             Self::Network => {
-                let [of_client, of_server] = [client, server].map(|end| GroupKey::network(end.ip()));
+                let [of_client, of_server] = [client, server].map(|end| GroupKey::named(end.ip(), names));
                 let second = (of_client != of_server).then_some((of_server, client.ip()));
                 ((of_client, server.ip()), second)
             }
@@ -51,12 +55,14 @@ impl GroupBy {
 }
 
 /// A server, a host or a network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey {
     address: IpAddr,
     /// 32 or 128: a host.
     bits: u8,
     port: Option<u16>,
+    /// Of a network with a name, which is all that counts.
+    name: Option<Arc<str>>,
 }
 
 impl GroupKey {
@@ -64,9 +70,23 @@ impl GroupKey {
         Self { port: Some(endpoint.port()), ..Self::host(endpoint.ip()) }
     }
 
+    /// The address of a host or of a server, and its port.
+    pub(crate) fn end(&self) -> Option<(IpAddr, Option<u16>)> {
+        (self.name.is_none() && self.bits == Self::host(self.address).bits).then_some((self.address, self.port))
+    }
+
     /// A host.
     pub(crate) fn host(address: IpAddr) -> Self {
-        Self { address, bits: if address.is_ipv4() { 32 } else { 128 }, port: None }
+        Self { address, bits: if address.is_ipv4() { 32 } else { 128 }, port: None, name: None }
+    }
+
+    /// The network of a host that has a name, else [`Self::network`].
+    fn named(address: IpAddr, names: Option<&NetworkNames>) -> Self {
+        let name = names.and_then(|names| names(address));
+        match name {
+            None => Self::network(address),
+            name => Self { address: Ipv4Addr::UNSPECIFIED.into(), bits: 0, port: None, name },
+        }
     }
 
     /// The network of a host.
@@ -75,19 +95,22 @@ impl GroupKey {
         match address {
             IpAddr::V4(address) => {
                 let network = Ipv4Addr::from_bits(address.to_bits() & u32::MAX << (32 - of_ipv4));
-                Self { address: network.into(), bits: of_ipv4, port: None }
+                Self { address: network.into(), bits: of_ipv4, port: None, name: None }
             }
             IpAddr::V6(address) => {
                 let network = Ipv6Addr::from_bits(address.to_bits() & u128::MAX << (128 - of_ipv6));
-                Self { address: network.into(), bits: of_ipv6, port: None }
+                Self { address: network.into(), bits: of_ipv6, port: None, name: None }
             }
         }
     }
 }
 
-/// `192.0.2.1:80`, `192.0.2.1` or `192.0.2.0/24`.
+/// `192.0.2.1:80`, `192.0.2.1`, `192.0.2.0/24` or a name.
 impl Display for GroupKey {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            return f.write_str(name);
+        }
         match self.port {
             Some(port) => SocketAddr::new(self.address, port).fmt(f),
             None if self.bits == Self::host(self.address).bits => self.address.fmt(f),
@@ -242,15 +265,20 @@ fn needed_retransmissions(report: &TcpReport) -> u64 {
 }
 
 /// Makes the groups of connections, in the order of their keys.
-pub(crate) fn for_each_group(connections: &[Connection], by: GroupBy, mut each: impl FnMut(&Group)) {
+pub(crate) fn for_each_group(
+    connections: &[Connection],
+    by: GroupBy,
+    names: Option<&NetworkNames>,
+    mut each: impl FnMut(&Group),
+) {
     let mut members: Vec<(GroupKey, IpAddr, u32)> = Vec::with_capacity(connections.len());
     for (index, connection) in (0..).zip(connections) {
-        members.extend(by.keys(connection).map(|(key, peer)| (key, peer, index)));
+        members.extend(by.keys(connection, names).map(|(key, peer)| (key, peer, index)));
     }
     members.sort_unstable();
     let mut times = Times::default();
     for members in members.chunk_by(|one, other| one.0 == other.0) {
-        let mut group = Group::new(members[0].0);
+        let mut group = Group::new(members[0].0.clone());
         let mut last_peer = None;
         for &(_, peer, index) in members {
             group.peers += u64::from(last_peer.replace(peer) != Some(peer));
@@ -272,6 +300,10 @@ mod tests {
         assert_eq!(key("2001:db8:1:2:3::4"), "2001:db8:1:2::/64");
         assert_eq!(GroupKey::endpoint("[2001:db8::1]:80".parse().unwrap()).to_string(), "[2001:db8::1]:80");
         assert_eq!(GroupKey::host("192.0.2.77".parse().unwrap()).to_string(), "192.0.2.77");
+        let names: NetworkNames = Arc::new(|address| address.is_ipv4().then(|| "office".into()));
+        let named = ["192.0.2.77", "10.0.0.1", "2001:db8::1"]
+            .map(|text| GroupKey::named(text.parse().unwrap(), Some(&names)).to_string());
+        assert_eq!(named, ["office", "office", "2001:db8::/64"]);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Finds the connection that a user means.
 
 use crate::connection::Connection;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use weir_fields::community_id;
 use weir_flow::FlowRecord;
 use weir_packet::{Network, address_octets};
-use weir_text::units;
+use weir_text::{FlowText, units};
 
 /// Protocol of IP.
 const TCP: u8 = 6;
@@ -33,12 +34,13 @@ pub enum LookupError {
 }
 
 /// Returns the index of the connection with this key: its number in the list (`#3`, or `3` if no port is 3), both
-/// endpoints in either order (`192.0.2.1:4000-192.0.2.2:80`), its Community ID, or a part of an endpoint that no other
+/// endpoints in either order ([`FlowText`]: `192.0.2.1:4000 → 192.0.2.2:80`), its Community ID, or a part of an endpoint that no other
 /// connection has. A whole address or port is preferred to a part of one.
 ///
 /// # Errors
 /// No connection matches, or several do.
 pub fn find_connection(connections: &[Connection], key: &str) -> Result<usize, LookupError> {
+    let key = key.trim();
     if key.is_empty() {
         let text = "the key is empty; use a number as in #3, both endpoints, or a part of one";
         return Err(LookupError::Syntax(text));
@@ -64,8 +66,19 @@ pub fn find_connection(connections: &[Connection], key: &str) -> Result<usize, L
         return one_of(matches).unwrap_or(Err(LookupError::NotFound));
     }
     // As the reports print it.
-    let key = &key.replace(" → ", "-");
-    for is_match in [is_pair, is_whole, is_part] {
+    if let Some(FlowText { ends, protocol }) = FlowText::parse(key) {
+        let is_tcp = protocol.is_none_or(|name| name == "tcp" || name == "6");
+        let is_pair = |connection: &Connection| {
+            let is = |(address, port): (IpAddr, Option<u16>), end: SocketAddr| {
+                address == end.ip() && port.is_none_or(|port| port == end.port())
+            };
+            let (client, server) = (connection.client, connection.server);
+            is_tcp && [[client, server], [server, client]].iter().any(|of| (0..2).all(|at| is(ends[at], of[at])))
+        };
+        let matches: Vec<usize> = (0..connections.len()).filter(|&index| is_pair(&connections[index])).collect();
+        return one_of(matches).unwrap_or(Err(LookupError::NotFound));
+    }
+    for is_match in [is_whole, is_part] {
         let is_match =
             |connection: &Connection| is_match(key, &connection.client.to_string(), &connection.server.to_string());
         let matches: Vec<usize> = (0..connections.len()).filter(|&index| is_match(&connections[index])).collect();
@@ -85,12 +98,6 @@ fn one_of(matches: Vec<usize>) -> Option<Result<usize, LookupError>> {
     }
 }
 
-/// Whether a key is a pair of endpoints.
-fn is_pair(key: &str, client: &str, server: &str) -> bool {
-    let is = |first: &str, second| key.strip_prefix(first).and_then(|rest| rest.strip_prefix('-')) == Some(second);
-    is(client, server) || is(server, client)
-}
-
 /// A record with the endpoints of a connection and nothing else.
 fn record_of(connection: &Connection) -> FlowRecord {
     let [client, server] = [connection.client, connection.server].map(|end| (address_octets(end.ip()), end.port()));
@@ -107,6 +114,9 @@ fn record_of(connection: &Connection) -> FlowRecord {
 
 /// Whether a key is the whole address or port of an endpoint, or both.
 fn is_whole(key: &str, client: &str, server: &str) -> bool {
+    // An IPv6 address may be without brackets.
+    let with_brackets = key.parse::<Ipv6Addr>().map(|address| format!("[{address}]"));
+    let key = with_brackets.as_deref().unwrap_or(key);
     let is = |endpoint: &str| {
         endpoint.ends_with(key) || endpoint.strip_prefix(key).is_some_and(|rest| rest.starts_with(':'))
     };

@@ -223,7 +223,10 @@ impl SortOrder {
                 FieldValue::Float(number) => units::number(number),
                 value => value.to_string(),
             },
-            RankBy::Start => Zone::current().date_and_time(connection.first_ns).1,
+            RankBy::Start => {
+                let (day, time) = Zone::current().date_and_time(connection.first_ns);
+                format!("{day} {time}")
+            }
             RankBy::Number(number) => number(connection).map_or(String::new(), units::short),
             _ => String::new(),
         };

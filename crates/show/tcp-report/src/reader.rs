@@ -7,7 +7,7 @@
 use std::ops::RangeInclusive;
 use weir_capture::{FilterError, Frame, MAX_BURST_FRAMES, PacketFilter, Source};
 use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
-use weir_packet::{DecodeOptions, Flags, Network, Packet, decode};
+use weir_packet::{DecodeOptions, Flags, Network, Packet, decode, payload};
 
 /// IP protocol number of TCP.
 pub(crate) const TCP: u8 = 6;
@@ -18,6 +18,14 @@ pub trait PacketConsumer {
     /// input, from 1.
     fn consume(&mut self, packets: &[Packet], frame_numbers: &[u64]);
 }
+
+/// Gets the payload of a datagram of UDP.
+pub type DatagramObserver = Box<dyn FnMut(&[u8])>;
+
+/// Port of the servers of DNS.
+const DNS: u16 = 53;
+/// IP protocol number of UDP.
+const UDP: u8 = 17;
 
 /// Which packets are read, and how they are decoded.
 #[derive(Clone)]
@@ -49,6 +57,7 @@ pub struct PacketCounts {
 
 /// Decodes the frames of sources, and delivers the TCP packets.
 pub struct PacketReader {
+    dns: Option<DatagramObserver>,
     selection: PacketSelection,
     counts: PacketCounts,
     packets: Vec<Packet>,
@@ -59,11 +68,18 @@ impl PacketReader {
     /// Creates a reader of selected packets.
     pub fn new(selection: PacketSelection) -> Self {
         Self {
+            dns: None,
             selection,
             counts: PacketCounts::default(),
             packets: Vec::with_capacity(MAX_BURST_FRAMES),
             frame_numbers: Vec::with_capacity(MAX_BURST_FRAMES),
         }
+    }
+
+    /// Passes the payload of datagrams from servers of DNS to a function.
+    #[must_use]
+    pub fn with_dns(self, dns: Option<DatagramObserver>) -> Self {
+        Self { dns, ..self }
     }
 
     /// Reads one burst of frames and delivers its packets. Returns false at the end of the source.
@@ -112,7 +128,16 @@ impl PacketReader {
                 ledger.count_refused(RefusalReason::NonIp, frame.link_type, frame.wire_bytes);
                 return None;
             }
-            Some(Ok(_)) if packet.protocol != TCP => not_tcp,
+            Some(Ok(_)) if packet.protocol != TCP => {
+                if let Some(dns) = &mut self.dns
+                    && packet.protocol == UDP
+                    && packet.flags.has(Flags::PORTS)
+                    && packet.source_port == DNS
+                {
+                    dns(payload(frame.link_type, frame.bytes, &packet, *options).0);
+                }
+                not_tcp
+            }
             Some(Ok(_)) if !packet.flags.has(Flags::PORTS) => without_ports,
             Some(Ok(anomalies)) => {
                 anomalies.iter().for_each(|anomaly| ledger.anomalies.count(anomaly));

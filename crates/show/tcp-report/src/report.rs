@@ -9,12 +9,14 @@ use crate::endpoint_pairs::EndpointPairs;
 use crate::failure_groups::{FailureGroup, group_failures};
 use crate::findings::{Finding, find};
 use crate::group_table::GroupOrder;
-use crate::groups::{Group, GroupBy, for_each_group};
+use crate::groups::{Group, GroupBy, NetworkNames, for_each_group};
 use crate::ranking::{SortOrder, rank};
 use crate::reader::{PacketConsumer, PacketCounts};
 use crate::time_line::TimeLines;
 use crate::totals::Totals;
+use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use weir_flow::FlowRecord;
 use weir_ledger::{RecordTotals, SinkCounters};
 use weir_packet::Packet;
@@ -74,8 +76,11 @@ impl Part {
     }
 }
 
+/// The names of an end of connections: of its host, and of its service; empty without one. The text report has them.
+pub type EndNames = Arc<dyn Fn(IpAddr, Option<u16>) -> String + Send + Sync>;
+
 /// How connections are ranked and listed.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ReportOptions {
     /// Names of the sources.
     pub sources: Vec<String>,
@@ -90,6 +95,10 @@ pub struct ReportOptions {
     pub group_failures: bool,
     /// The sums that are wanted.
     pub grouping: Option<Grouping>,
+    /// Names that networks have in these sums.
+    pub network_names: Option<NetworkNames>,
+    /// Names beside clients and servers.
+    pub end_names: Option<EndNames>,
 }
 
 /// Sums over connections, instead of lists of them.
@@ -214,7 +223,9 @@ impl Analysis {
         report.findings = find(&report.connections, &report.totals, &report.failure_groups);
         if let Some(Grouping { by, order }) = report.options.grouping {
             let mut groups = Vec::new();
-            for_each_group(&report.connections, by, |group| groups.push(group.clone()));
+            for_each_group(&report.connections, by, report.options.network_names.as_ref(), |group| {
+                groups.push(group.clone())
+            });
             order.sort(&mut groups);
             report.groups = groups;
         }

@@ -6,6 +6,7 @@ use crate::delay::Delay;
 use crate::failure::Failure;
 use crate::failure_groups::{CommonSide, FEWEST, FailureGroup};
 use crate::group_table::{legend, text_columns};
+use crate::groups::Group;
 use crate::histogram::Histogram;
 use crate::percent::{percent, percentile};
 use crate::report::{CaptureReport, Grouping, Part};
@@ -81,6 +82,7 @@ impl CaptureReport {
             }
             text.push('\n');
             let table = ConnectionTable::new(&self.connections, listed, part.columns());
+            let table = table.with_names(self.options.end_names.as_ref());
             let mut left_out = String::new();
             for (number, mut columns) in table.text_chunks(&sorted).enumerate() {
                 left_out = fit(&mut columns, terminal_columns);
@@ -152,6 +154,13 @@ impl CaptureReport {
     fn groups_text(&self, grouping: Grouping, terminal_columns: Option<usize>, prose_columns: Option<usize>) -> String {
         let listed = self.limited(self.groups.len());
         let mut columns = text_columns(&self.groups[..listed], grouping.by, grouping.order);
+        if let Some(names) = &self.options.end_names {
+            let name = |group: &Group| group.key.end().map_or_else(String::new, |(address, port)| names(address, port));
+            let column = Column::new("name", false, self.groups[..listed].iter().map(name)).optional(1);
+            if column.has_content() {
+                columns.insert(1, column);
+            }
+        }
         let left_out = fit(&mut columns, terminal_columns);
         let mut text = rows(&columns, 1, terminal_columns).concat();
         let advice = if listed < self.groups.len() { " (--top 0 for all)" } else { "" };

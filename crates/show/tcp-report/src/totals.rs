@@ -28,6 +28,8 @@ pub struct Totals {
     pub degraded: [u64; 8],
     /// Connections with any of these bits.
     pub any_degraded: u64,
+    /// Octets that sequence numbers skip in connections whose time is too short for them on any link.
+    pub impossible_bytes: u64,
     /// Time of the first packet, ns since 1970-01-01 UTC.
     pub first_ns: u64,
     /// Time of the last packet, ns since 1970-01-01 UTC.
@@ -35,6 +37,20 @@ pub struct Totals {
     /// Round-trip times of handshakes, ns, ascending: on the client side of the capture point, and
     /// on the server side.
     pub handshake_rtts_ns: [Vec<u64>; 2],
+}
+
+/// A rate that no link has, bit/s: the fastest Ethernet has 1.6 Tbit/s (IEEE P802.3dj).
+const IMPOSSIBLE_BITS_PER_SECOND: u128 = 1_600_000_000_000;
+
+/// Less may wait in queues: the buffer of a switch.
+const FEWEST_IMPOSSIBLE_BITS: u128 = 8 * 256_000_000;
+
+/// Octets that sequence numbers of a connection skip, if they do not fit into its time on any link.
+fn impossible_bytes(connection: &Connection) -> u64 {
+    let missing = connection.sum(|report| report.missing_bytes);
+    let bits = u128::from(missing) * 8;
+    let fitting_bits = IMPOSSIBLE_BITS_PER_SECOND * u128::from(connection.duration_ns()) / 1_000_000_000;
+    if bits > fitting_bits.max(FEWEST_IMPOSSIBLE_BITS) { missing } else { 0 }
 }
 
 impl Totals {
@@ -56,6 +72,7 @@ impl Totals {
         }
         self.delays[connection.delay() as usize] += 1;
         let reports = connection.reports();
+        self.impossible_bytes = self.impossible_bytes.saturating_add(impossible_bytes(connection));
         self.with_missing += u64::from(reports.iter().any(|report| report.missing_bytes > 0));
         self.one_way += u64::from(connection.is_one_way());
         self.without_syn += u64::from(reports.iter().all(|report| report.syn_window.is_none()));

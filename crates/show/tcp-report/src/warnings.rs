@@ -66,10 +66,14 @@ impl CaptureReport {
         let missing_bytes = totals.sum(|side| side.missing_bytes);
         if missing_bytes > 0 {
             let text = format!(
-                "{missing_bytes} octets ({}) of payload in {} are missing between captured octets: the capture lost packets, or ended \
-                 before they were retransmitted, or they are in later fragments, or sequence numbers are wrong",
+                "sequence numbers skip {missing_bytes} octets ({}) of payload between captured octets, in {}: the capture lost packets, \
+                 or ended before they were retransmitted, or they are in later fragments, or sequence numbers are wrong{}",
                 units::quantity(missing_bytes, "B"),
-                connections(totals.with_missing)
+                connections(totals.with_missing),
+                match totals.impossible_bytes {
+                    0 => String::new(),
+                    n => format!(", as those of {} are: no link is so fast", units::quantity(n, "B")),
+                }
             );
             warnings.push(Warning { text, advice: Some("--sort missing") });
         }

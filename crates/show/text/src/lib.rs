@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 pub mod columns;
+mod flow_text;
 mod near_match;
 pub mod units;
 mod wrap;
 pub mod zone;
 
+pub use flow_text::FlowText;
 pub use near_match::{most_similar, similar, similarity};
 pub use wrap::{paragraph, wrap};

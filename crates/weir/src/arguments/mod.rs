@@ -36,7 +36,7 @@ pub use read::{Read, times_ns};
 pub use rules::{RulesArguments, RulesCheck, RulesCommand};
 pub use store::Store;
 pub use synth::Synth;
-pub use tcp::{EngineChoice, FailedChoice, Tcp};
+pub use tcp::{EngineChoice, FailedChoice, GroupChoice, Tcp};
 pub use top::{Top, TopList};
 pub use usage::{command_of, join_value, with_short_value, with_tip};
 pub use values::{Cores, FieldList, InvalidOutput, Output, RecordSink};

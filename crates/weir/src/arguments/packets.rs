@@ -18,7 +18,8 @@ pub struct Packets {
     pub files: Vec<PathBuf>,
 
     /// Find one flow, by its Community ID (field community_id of its record), or by addresses, ports and protocol:
-    /// 192.0.2.1:40000-192.0.2.2:443/tcp (also with the arrow of tables), [2001:db8::1]:40000-[2001:db8::2]:53/udp
+    /// 192.0.2.1:40000-192.0.2.2:443/tcp (also with the arrow of tables), [2001:db8::1]:40000-[2001:db8::2]:53/udp,
+    /// 192.0.2.1-192.0.2.2/icmp (all flows of ICMP between both)
     #[arg(long, value_name = "FLOW", value_parser = Query::flow, conflicts_with = "records", help_heading = INPUT)]
     pub flow: Option<Query>,
 

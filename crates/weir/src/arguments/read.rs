@@ -46,6 +46,11 @@ pub struct Read {
     #[command(flatten)]
     pub sinks: Sinks,
 
+    /// Show names in tables: of hosts, from answers of DNS in the same traffic (which their sender can forge) and from
+    /// /etc/hosts, and the usual services of ports. No name server is asked
+    #[arg(long, conflicts_with = "anonymise", help_heading = OUTPUT)]
+    pub names: bool,
+
     #[command(flatten, next_help_heading = OUTPUT)]
     pub output_files: OutputFiles,
 

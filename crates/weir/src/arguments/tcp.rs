@@ -46,6 +46,16 @@ pub struct Tcp {
     #[arg(long, value_name = "GROUP", conflicts_with = "explain", help_heading = LIST)]
     pub by: Option<GroupChoice>,
 
+    /// With --by network: sum up by the names of this table, CSV with the columns prefix and name (weir help enrichment);
+    /// addresses in none of its networks by /24 and /64
+    #[arg(long, value_name = "FILE", requires = "by", help_heading = LIST)]
+    pub networks: Option<PathBuf>,
+
+    /// Show names in the text report: of hosts, from answers of DNS over UDP in the same captures (which their sender can
+    /// forge) and from /etc/hosts, and the usual services of ports. No name server is asked
+    #[arg(long, help_heading = LIST)]
+    pub names: bool,
+
     /// Failed connections of a scan (one source with 20 targets or more) or flood (one target with 20 sources or more) as
     /// one line, or all in the list
     #[arg(long, value_name = "LIST", default_value = "grouped", help_heading = LIST)]
@@ -132,7 +142,7 @@ pub enum GroupChoice {
     Server,
     /// Address of the client
     Client,
-    /// Networks of client and server: /24 and /64
+    /// Networks of client and server: those of --networks, else /24 and /64
     Network,
 }
 

@@ -2,11 +2,12 @@
 //! that the user directs to standard output.
 //!
 //! Standard output carries the results that the user asked for and nothing else. If its reader
-//! stops early (`weir read ... | head`), that is no error. Standard error carries the log (`log`),
-//! the progress line (`progress`), the status of `weir probe`, and error messages. Invariant:
+//! stops early (`weir read ... | head`), that is no error. On a terminal, `frame` refreshes a table in place. Standard
+//! error carries the log (`log`), the progress line (`progress`), the status of `weir probe`, and error messages. Invariant:
 //! control characters in names, for example of files, never reach the terminal. What `weir probe`
 //! writes here stops neither metering nor the end of the run (`stderr`, `write_until`).
 
+pub mod frame;
 pub mod log;
 pub mod progress;
 pub mod stderr;
@@ -14,7 +15,7 @@ pub mod style;
 
 use crate::error::advice;
 use crate::run_status::RunStatus;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -106,9 +107,10 @@ pub fn eprint_styled(text: &str, rule: Rule) {
 
 fn write_error(text: &str) {
     if !stderr::enqueue(text) {
-        progress::suspend(|| {
+        let write = || {
             let _ = io::stderr().write_all(text.as_bytes());
-        });
+        };
+        progress::suspend(|| if io::stderr().is_terminal() { frame::suspend(write) } else { write() });
     }
 }
 

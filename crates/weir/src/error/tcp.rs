@@ -12,6 +12,8 @@ pub enum TcpError {
     ConnectionOrder { text: String, error: weir_tcp_report::InvalidOrder },
     #[error("--by with --sort {text}: {error}")]
     GroupOrder { text: String, error: weir_tcp_report::InvalidGroupOrder },
+    #[error("--networks names the networks of --by network; leave it out, or sum up by network")]
+    NetworksWithoutNetwork,
     #[error("--where: weir tcp does not know {field} of a connection; weir read --where has it")]
     UnknownField { field: &'static str },
     #[error("--engine gpu: no GPU can be used: {0}; --engine auto continues without a GPU")]

@@ -3,13 +3,16 @@
 //! Input: all records of a run. Output: the `--top` N records with the most IP bytes of both
 //! directions, or with the most of what `--sort` names, largest first; or a view. N records are in
 //! memory (all if N is 0). When the table is written, all records count as exported: the last line
-//! has the number of all flows.
+//! has the number of all flows. [`LiveTable`] also shows them before, on a terminal.
 
+mod live;
 mod render;
 mod view;
 
+pub use live::{LiveTable, LiveTraffic, Selection};
 pub use view::ViewTable;
 
+use crate::names::SharedNames;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -36,6 +39,8 @@ pub struct Table {
     pub compression: Option<Compression>,
     /// Width of the terminal, if the table goes to one.
     columns: Option<usize>,
+    /// Names of hosts: with `--names`.
+    pub names: Option<SharedNames>,
     counters: SinkCounters,
 }
 
@@ -124,12 +129,14 @@ impl Table {
             unused: None,
             compression: None,
             columns,
+            names: None,
             counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
         }
     }
 
     /// The text and the number of its rows.
     fn text(&mut self, flows: u64) -> (Vec<u8>, u64) {
+        let names = self.names.as_ref().map(SharedNames::lock);
         match &mut self.content {
             Content::Largest(_) if flows == 0 => (NO_FLOWS.into(), 0),
             Content::Largest(largest) => {
@@ -140,11 +147,12 @@ impl Table {
                     largest.order,
                     largest.fields.as_deref(),
                     largest.is_end_known,
+                    names.as_deref(),
                     self.columns,
                 );
                 (text.into_bytes(), shown.len() as u64)
             }
-            Content::View(view) => view.text(self.columns),
+            Content::View(view) => view.text(names.as_deref(), self.columns),
         }
     }
 }

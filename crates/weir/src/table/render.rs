@@ -1,5 +1,6 @@
 //! Renders flow records as an aligned table.
 
+use crate::names::HostNames;
 use crate::protocols;
 use weir_fields::{ColumnKind, FieldValue};
 use weir_flow::{Direction, FlowRecord};
@@ -14,17 +15,18 @@ const KEY_COLUMNS: usize = 6;
 
 /// The table as text: `flows` are the largest of `all_flows`.
 /// They are those with the most IP bytes if there is no order. `fields` replace the usual columns, of which
-/// the end reason is left out if it is not known.
+/// the end reason is left out if it is not known. With `names`, the usual columns have names of hosts and services, too.
 pub fn table(
     flows: &[FlowRecord],
     all_flows: u64,
     order: Option<RecordOrder>,
     fields: Option<&[&weir_fields::Column]>,
     is_end_known: bool,
+    names: Option<&HostNames>,
     terminal_columns: Option<usize>,
 ) -> String {
     let mut columns = match fields {
-        None => columns(flows, is_end_known),
+        None => columns(flows, is_end_known, names),
         Some(fields) => columns_of(fields, flows),
     };
     let is_shown = |order: &RecordOrder| match fields {
@@ -110,7 +112,7 @@ fn columns_of(fields: &[&weir_fields::Column], flows: &[FlowRecord]) -> Vec<Colu
     fields.iter().enumerate().map(column).collect()
 }
 
-fn columns(flows: &[FlowRecord], is_end_known: bool) -> Vec<Column> {
+fn columns(flows: &[FlowRecord], is_end_known: bool, names: Option<&HostNames>) -> Vec<Column> {
     let each = |cell: fn(&FlowRecord) -> String| flows.iter().map(cell);
     let count = |heading, figure: fn(&FlowRecord) -> u64| {
         Column::new(heading, true, flows.iter().map(|flow| units::short(figure(flow))))
@@ -132,6 +134,7 @@ fn columns(flows: &[FlowRecord], is_end_known: bool) -> Vec<Column> {
         octets("←bytes", |flow| flow.reverse.bytes),
     ];
     debug_assert_eq!(columns[KEY_COLUMNS].heading, "pkts→");
+    columns.extend(names.into_iter().flat_map(|names| name_columns(flows, names)).filter(Column::has_content));
     let optional = [
         Column::new("app", false, each(application)).named("application").optional(2),
         Column::new("flags", false, each(flags)).optional(6),
@@ -144,6 +147,20 @@ fn columns(flows: &[FlowRecord], is_end_known: bool) -> Vec<Column> {
     let is_known = |column: &Column| is_end_known || column.heading != "end";
     columns.extend(optional.into_iter().filter(|column| is_known(column) && column.has_content()));
     columns
+}
+
+/// The names of source and destination.
+fn name_columns(flows: &[FlowRecord], names: &HostNames) -> [Column; 2] {
+    let name = |flow: &FlowRecord, address, port| {
+        let port = Some(port).filter(|_| flow.has_ports());
+        names.of_end(address, port, &protocols::ip_protocol(flow.protocol))
+    };
+    let source = flows.iter().map(|flow| name(flow, flow.source_ip(), flow.source_port));
+    let destination = flows.iter().map(|flow| name(flow, flow.destination_ip(), flow.destination_port));
+    [
+        Column::new("source name", false, source).optional(3),
+        Column::new("destination name", false, destination).optional(2),
+    ]
 }
 
 /// Start times. If all are of one day, the day is the heading.
@@ -245,11 +262,11 @@ pub(super) mod tests {
 
     #[test]
     fn narrow_terminal_loses_columns_and_folds_only_long_addresses() {
-        let wide = table(&[udp(100), udp(99)], 2, None, None, true, Some(200));
-        assert_eq!(wide, table(&[udp(100), udp(99)], 2, None, None, true, None));
+        let wide = table(&[udp(100), udp(99)], 2, None, None, true, None, Some(200));
+        assert_eq!(wide, table(&[udp(100), udp(99)], 2, None, None, true, None, None));
         assert_eq!(wide.lines().count(), 4);
         for width in [90, 80, 70] {
-            let narrow = table(&[udp(100), udp(99)], 2, None, None, true, Some(width));
+            let narrow = table(&[udp(100), udp(99)], 2, None, None, true, None, Some(width));
             // Headings, a line for each flow, and the two lines below.
             assert_eq!(narrow.lines().count(), 5, "{narrow}");
             assert!(narrow.lines().all(|line| line.chars().count() <= width), "{narrow}");
@@ -259,7 +276,7 @@ pub(super) mod tests {
         // What the table is sorted by is the last to be left out.
         for name in ["duration", "start_time", "rev_packets", "rtt"] {
             let order = RecordOrder::new(&name.parse().unwrap()).unwrap();
-            let sorted = table(&[udp(100), udp(99)], 2, Some(order), None, true, Some(80));
+            let sorted = table(&[udp(100), udp(99)], 2, Some(order), None, true, None, Some(80));
             let heading = match name {
                 "start_time" => " UTC",
                 "rev_packets" => "←pkts",
@@ -271,7 +288,7 @@ pub(super) mod tests {
         let mut long = udp(100);
         long.network = Network::Ipv6;
         (long.source, long.destination) = ([0xab; 16], [0xcd; 16]);
-        let folded = table(&[long], 1, None, None, true, Some(80));
+        let folded = table(&[long], 1, None, None, true, None, Some(80));
         assert!(folded.contains("duration") && !folded.contains("left out"), "{folded}");
     }
 
@@ -282,7 +299,7 @@ pub(super) mod tests {
         flow.reverse = flow.forward;
         flow.forward.tcp_flags = 0x1b;
         flow.end_reason = EndReason::EndOfFlow;
-        let text = table(&[flow], 1, None, None, true, None);
+        let text = table(&[flow], 1, None, None, true, None, None);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(text.contains(" SAPF ") && text.contains(" end\n"), "{text}");
     }
@@ -293,7 +310,7 @@ pub(super) mod tests {
         flow.protocol = 1;
         flow.reverse = Direction { packets: 1, icmp: [3, 1], vlan: 7, ..flow.forward };
         flow.forward = Direction::default();
-        let text = table(&[flow], 1, None, None, true, None);
+        let text = table(&[flow], 1, None, None, true, None, None);
         assert!(text.contains("icmp 3/1") && text.contains(" 7\n"), "{text}");
     }
 }

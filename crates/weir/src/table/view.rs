@@ -4,6 +4,7 @@
 //! the sums of all records, so that nothing is missing.
 
 use super::render::wrapped;
+use crate::names::HostNames;
 use std::ops::Range;
 use tracing::{info, warn};
 use weir_export::ViewFormat;
@@ -46,7 +47,7 @@ impl ViewTable {
     }
 
     /// The text and the number of its rows.
-    pub fn text(&self, terminal_columns: Option<usize>) -> (Vec<u8>, u64) {
+    pub fn text(&self, names: Option<&HostNames>, terminal_columns: Option<usize>) -> (Vec<u8>, u64) {
         if self.format != ViewFormat::Table {
             self.log();
             return self.machine_text();
@@ -56,13 +57,25 @@ impl ViewTable {
         }
         let (mut columns, key_columns, rows) = match (self.view.settings().every_ns, self.fields().is_empty()) {
             (Some(every_ns), true) => self.time_line(every_ns),
-            (Some(every_ns), false) => self.series(every_ns),
-            (None, _) => self.groups(),
+            (Some(every_ns), false) => self.series(every_ns, names),
+            (None, _) => self.groups(names),
         };
         let left_out = fit(&mut columns, terminal_columns);
         let prose = wrapped(&(self.footer(rows) + &left_out), terminal_columns);
         let text = lines(&columns, key_columns, terminal_columns) + &prose;
         (text.into_bytes(), rows as u64)
+    }
+
+    /// Whether it is a time line in the order of time.
+    pub fn is_by_time(&self) -> bool {
+        let settings = self.view.settings();
+        let is_time_line = settings.every_ns.is_some() && settings.fields.is_empty();
+        is_time_line && settings.order.is_none() && self.top.is_none()
+    }
+
+    /// Most rows of groups that the table shows.
+    pub fn shown_rows(&self) -> usize {
+        limit(self.top.unwrap_or(if self.fields().is_empty() { 0 } else { DEFAULT_TOP }))
     }
 
     fn fields(&self) -> &[GroupField] {
@@ -74,12 +87,14 @@ impl ViewTable {
     }
 
     /// Groups in the order of the view.
-    fn groups(&self) -> (Vec<Column>, usize, usize) {
+    fn groups(&self, names: Option<&HostNames>) -> (Vec<Column>, usize, usize) {
         let (rows, hidden) = self.view.first_rows(limit(self.top.unwrap_or(DEFAULT_TOP)));
         let shown = rows.len();
         let mut listed: Vec<Shown> = rows.iter().map(|row| (self.key(&row.key), row.clone())).collect();
         self.add_rest(&mut listed, self.view.groups() - shown, hidden);
         let mut columns = self.columns(&listed, shown);
+        let keys = rows.iter().map(|row| &row.key[..]).collect::<Vec<_>>();
+        self.add_names(&mut columns, &keys, listed.len(), names);
         columns.extend(self.counts(&rows, listed.len()));
         columns.extend(self.details(&listed));
         let sorted = match self.view.order_metric() {
@@ -98,7 +113,7 @@ impl ViewTable {
     }
 
     /// Groups with a sparkline of their octets over time.
-    fn series(&self, every_ns: u64) -> (Vec<Column>, usize, usize) {
+    fn series(&self, every_ns: u64, names: Option<&HostNames>) -> (Vec<Column>, usize, usize) {
         let series = self.view.series();
         let shown = series.len().min(limit(self.top.unwrap_or(DEFAULT_TOP)));
         let row =
@@ -121,6 +136,8 @@ impl ViewTable {
         let heading = format!("bytes per {}", units::span(every_ns.saturating_mul(intervals_per_letter)));
         let rest = vec![String::new(); listed.len() - shown];
         let mut columns = self.columns(&listed, shown);
+        let keys = series[..shown].iter().map(|group| &group.key[..]).collect::<Vec<_>>();
+        self.add_names(&mut columns, &keys, listed.len(), names);
         columns.extend(self.asked(listed.iter().map(|(_, row)| Some(row))));
         columns.push(Column::new(heading, false, series[..shown].iter().map(line).chain(rest)).optional(1));
         (columns, self.fields().len(), shown)
@@ -262,6 +279,29 @@ impl ViewTable {
         column(one, 4, of_side(0));
         column(other, 4, of_side(1));
         columns
+    }
+
+    /// Adds columns behind the keys: names of the hosts of addresses, and of the services of ports.
+    fn add_names(&self, columns: &mut Vec<Column>, keys: &[&[FieldValue]], listed: usize, names: Option<&HostNames>) {
+        let Some(names) = names else { return };
+        let protocol_at = self.fields().iter().position(|field| field.name() == "protocol");
+        let name = |field: &GroupField, key: &[FieldValue], at: usize| match (&key[at], field.name()) {
+            (FieldValue::Ip(address), _) if !field.has_prefix() => names.of(*address),
+            (FieldValue::Unsigned(port), "port" | "src_port" | "dst_port" | "service_port") => {
+                let protocol = protocol_at.map(|at| key_text(&self.fields()[at], &key[at]));
+                weir_sql::port_name(u16::try_from(*port).ok()?, protocol.as_deref()).map(String::from)
+            }
+            _ => None,
+        };
+        let rest = vec![String::new(); listed - keys.len()];
+        let of_field = |(at, field): (usize, &GroupField)| {
+            let cells = keys.iter().map(|key| name(field, key, at).unwrap_or_default()).chain(rest.clone());
+            Column::new(format!("{} name", field.name()), false, cells).optional(1)
+        };
+        let columns_of_names = self.fields().iter().enumerate().map(of_field).filter(Column::has_content);
+        let columns_of_names: Vec<Column> = columns_of_names.collect();
+        let behind_keys = self.fields().len();
+        columns.splice(behind_keys..behind_keys, columns_of_names);
     }
 
     /// The numbers of different values: of the groups, and of all records in the last row.
@@ -487,7 +527,7 @@ mod tests {
             let settings = ViewSettings { fields, every_ns, groups: 10, ..ViewSettings::default() };
             let mut view = ViewTable { view: View::new(settings).unwrap(), format: ViewFormat::Table, top: None };
             view.add(&[udp(100), udp(99)]);
-            let [wide, narrow] = [None, Some(50)].map(|columns| String::from_utf8(view.text(columns).0).unwrap());
+            let [wide, narrow] = [None, Some(50)].map(|columns| String::from_utf8(view.text(None, columns).0).unwrap());
             let rows = |text: &str| text.lines().take_while(|line| !line.contains("by ")).count();
             assert_eq!(rows(&narrow), rows(&wide), "{narrow}");
             assert!(narrow.contains("left out to fit the terminal: ") && narrow.contains(left_out), "{narrow}");

@@ -147,6 +147,40 @@ pub(crate) fn learned<'a>(datagram: &Datagram<'_>, findings: &'a Findings) -> Op
     (!names.addresses.is_empty()).then_some(names)
 }
 
+/// The name that a response without an error was asked for, escaped as all texts, and the addresses that it has for
+/// it, also by way of aliases: at most 128. `None` for all else. It allocates: call it for few messages.
+pub fn addresses_of_response(octets: &[u8]) -> Option<(String, Vec<IpAddr>)> {
+    let message = Message::read(octets).ok()?;
+    let (mut owner_at, kind, _) = message.question?;
+    if !message.is_response() || message.rcode != 0 || message.rest.is_err() {
+        return None;
+    }
+    let mut name = RawText::default();
+    message.push_name(owner_at, &mut name)?;
+    let mut escaped = EscapedText::default();
+    escaped.push_with(&name.0, b"");
+    let name = str::from_utf8(&escaped.octets).ok()?.to_owned();
+    let (mut addresses, mut at) = (Vec::new(), message.answers_at);
+    for _ in 0..message.counts[1] {
+        let record = message.record(at).ok()?;
+        let is_owner = record.class == IN && message.is_same_name(at, owner_at);
+        at = record.end;
+        if is_owner && record.kind == record_type::CNAME {
+            owner_at = record.data_at;
+        }
+        match (record.kind, &octets[record.data_at..record.end]) {
+            (found, &[a, b, c, d]) if is_owner && found == kind && kind == record_type::A => {
+                addresses.push(Ipv4Addr::new(a, b, c, d).into());
+            }
+            (found, data) if is_owner && found == kind && kind == record_type::AAAA => {
+                addresses.push(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?).into());
+            }
+            _ => {}
+        }
+    }
+    Some((name, addresses))
+}
+
 /// Extracts name and type of the first question of a message, which may be cut after it.
 pub(crate) fn find_first_question(octets: &[u8], findings: &mut Findings) {
     let Ok(message) = Message::read(octets) else { return };

@@ -211,7 +211,7 @@ proptest! {
 #[test]
 fn a_json_record_has_this_text() {
     let (_, text) = file("json", &ExportOptions::default(), &[answered(0x0a00_0001, 2)]);
-    let start = r#"{"start_time":"2023-11-16T20:49:32.161000000Z","end_time":"2023-11-16T20:49:32.166000000Z","duration_ns":5000000,"src_ip":"10.0.0.1","src_port":1,"dst_ip":"192.0.2.1","dst_port":53,"protocol":"udp","protocol_number":17,"packets":4,"bytes":400,"l2_bytes":456,"fwd_packets":2,"rev_packets":2,"fwd_bytes":200,"rev_bytes":200,"fwd_l2_bytes":228,"rev_l2_bytes":228,"fwd_tcp_flags":null,"rev_tcp_flags":null,"fwd_tcp_flags_number":0,"rev_tcp_flags_number":0,"end_reason":"forced","#;
+    let start = r#"{"start_time":"2023-11-16T20:49:32.161000000Z","end_time":"2023-11-16T20:49:32.166000000Z","duration_ns":5000000,"src_ip":"10.0.0.1","src_port":1,"dst_ip":"192.0.2.1","dst_port":53,"protocol":"udp","protocol_number":17,"ip_version":4,"packets":4,"bytes":400,"l2_bytes":456,"fwd_packets":2,"rev_packets":2,"fwd_bytes":200,"rev_bytes":200,"fwd_l2_bytes":228,"rev_l2_bytes":228,"fwd_tcp_flags":null,"rev_tcp_flags":null,"fwd_tcp_flags_number":0,"rev_tcp_flags_number":0,"end_reason":"forced","#;
     assert!(text.starts_with(start), "{text}");
     assert!(text.contains(r#""community_id":"1:"#));
     assert!(text.ends_with("}\n"));

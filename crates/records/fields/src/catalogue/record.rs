@@ -11,7 +11,7 @@ use crate::element::DataType::{
 };
 use crate::element::{DataType, Element, Semantics, Units, quantity};
 use crate::entry::fields;
-use crate::field::{client_ip, per_second, server_ip, service_port};
+use crate::field::{client_ip, ip_version, per_second, server_ip, service_port};
 use crate::restore::{assign, set, word, words};
 use crate::value::FieldValue;
 use crate::words::Words;
@@ -52,6 +52,8 @@ fields! {
         [], |r| if is_ip(r) { FieldValue::Protocol(r.flow.protocol) } else { FieldValue::NotApplicable } => |r, v| r.set_protocol(v), profiles: &[Basic, Store], known: AtFirst;
     flow "protocol_number", Integer, "", "IP protocol number, after IPv6 extension headers.",
         [Element::common(4, "protocolIdentifier", Unsigned8).basic()], |r| when(is_ip(r), r.flow.protocol), profiles: &[Basic], known: AtFirst, restored_from: &["protocol"];
+    flow "ip_version", Integer, "", "4 or 6. Does not apply to layer-2 flows.",
+        [], |r| ip_version(r.flow), known: AtFirst, computed_from: &["src_ip"], restored_from: &["src_ip"];
     flow "packets", Integer, "packets", "Number of packets of both directions together.",
         [], |r| FieldValue::Unsigned(r.flow.packets()), profiles: &[Basic, Connection], restored_from: &["fwd_packets", "rev_packets"];
     flow "bytes", Integer, "octets", "Sum of the IP packet lengths of both directions, headers included; 0 in layer-2 flows.",

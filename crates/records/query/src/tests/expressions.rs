@@ -3,7 +3,7 @@
 use super::records::{dns, icmp, layer2, of_ipv6, vlans, web};
 use std::sync::Arc;
 use weir_flow::{Approximate, AutonomousSystem, FlowRecord, Place, Places};
-use weir_query::Expression;
+use weir_query::{Expression, GroupField, Order, RecordOrder};
 
 fn matches(expression: &str, flow: &FlowRecord) -> bool {
     match Expression::new(expression) {
@@ -469,5 +469,21 @@ fn an_expression_is_decided_as_far_as_the_known_fields_decide_it() {
         assert_eq!(decided, of_web, "{expression}");
         assert!(decided.is_none_or(|decided| decided == compiled.matches(&web())), "{expression}");
         assert_eq!(compiled.compares_only(&["host", "port", "protocol"]), only, "{expression}");
+    }
+}
+
+#[test]
+fn every_name_that_is_listed_can_be_compared_grouped_selected_and_if_a_number_sorted() {
+    let columns = weir_fields::columns().iter().map(|column| column.name);
+    let listed: Vec<&str> = columns.chain(weir_fields::words().map(|(word, _)| word.name)).collect();
+    assert!(["rtt", "response", "server_ip", "host", "ip_version"].iter().all(|name| listed.contains(name)));
+    for name in listed.into_iter().chain(["app"]) {
+        let field = weir_fields::field(name).unwrap();
+        let condition = if field.is_count() { format!("{name} > 0") } else { name.into() };
+        assert!(Expression::new(&condition).is_ok(), "{condition}: {}", Expression::new(&condition).err().unwrap());
+        assert!(name.parse::<GroupField>().is_ok(), "--by {name}");
+        assert!(weir_fields::select_columns(name).is_ok_and(|columns| !columns.is_empty()), "--fields {name}");
+        let order: Order = name.parse().unwrap();
+        assert_eq!(RecordOrder::new(&order).is_ok(), field.kind.is_ordered(), "--sort {name}");
     }
 }

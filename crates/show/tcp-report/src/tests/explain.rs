@@ -53,6 +53,8 @@ fn explained(first: [usize; 2], later: [usize; 2], max_anomalies: usize) -> (Res
         top: 0,
         group_failures: true,
         grouping: None,
+        network_names: None,
+        end_names: None,
     };
     let report = analysis.finish(counts, options, None);
     capture(&path, later);

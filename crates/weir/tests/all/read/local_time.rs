@@ -175,7 +175,7 @@ fn a_probe_and_the_tcp_report_have_local_times() {
     };
     let out = tcp(&[]);
     assert!(out.contains("2026-11-21 08:36:17.914 to ") && out.contains(" Asia/Kathmandu ("), "{out}");
-    assert!(out.contains("time of the first packet, Asia/Kathmandu"), "{out}");
+    assert!(out.contains("start: time of the first packet, 2026-11-21 Asia/Kathmandu"), "{out}");
     let out = tcp(&["--explain", "#1"]);
     assert!(out.contains("from 2026-11-21 08:36:17.") && out.contains(" Asia/Kathmandu"), "{out}");
 }

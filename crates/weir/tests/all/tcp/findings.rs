@@ -348,6 +348,58 @@ fn sums_by_server_client_and_network_are_exact() {
 }
 
 #[test]
+fn skipped_sequence_numbers_are_not_taken_for_lost_payload() {
+    // A segment whose number is far ahead, after 20 µs and after 100 s.
+    for (after_us, is_impossible) in [(20, true), (100_000_000, false)] {
+        let mut segments = Segments::default();
+        let mut talk = segments.open(client(1, 40_000), WEB, 0, 200);
+        segments.send(&mut talk, 1, 10, 1000);
+        talk.next[1] += 870_000_000;
+        segments.send(&mut talk, 1, after_us, 1000);
+        let capture = segments.saved();
+        let text = success(["tcp", capture.name()]);
+        let of = |what: &str| {
+            format!(
+                "sequence numbers skip 870 MB of payload between captured octets (>99.9 %), in 1 connection: {what}"
+            )
+        };
+        let what = match is_impossible {
+            true => "not real, as their time is too short for them on any link",
+            false => "not captured, or not real",
+        };
+        assert!(text.contains(&of(what)), "{text}");
+        let finding = &report_of(&capture, &[])["findings"][0];
+        assert_eq!(finding["missing_bytes"], 870_000_000);
+        assert_eq!(finding["impossible_bytes"], if is_impossible { 870_000_000 } else { 0 });
+    }
+}
+
+#[test]
+fn networks_of_a_table_are_summed_up_by_name() {
+    let capture = troubled();
+    let table = capture.beside("networks.csv");
+    let prefixes = "prefix,name\n10.2.0.0/25,data centre\n10.2.3.0/24,data centre\n10.1.0.0/16,\n";
+    std::fs::write(&table, prefixes).unwrap();
+    let table = table.to_str().unwrap();
+    let of = |options: &[&str]| report_of(&capture, &[&["--by", "network"], options].concat());
+    let (plain, named) = (of(&[]), of(&["--networks", table, "--sort", "connections:asc"]));
+    let connections = &plain["totals"]["connections"];
+    let rows: Vec<(&str, &Value)> = named["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|group| (group["network"].as_str().unwrap(), &group["connections"]))
+        .collect();
+    assert_eq!(rows, [("data centre", connections), ("10.1.0.0/24", connections)], "a prefix without a name has none");
+    let text = success(["tcp", capture.name(), "--by", "network", "--networks", table]);
+    assert!(text.contains("\ndata centre "), "{text}");
+    let missing = failure(1, ["tcp", capture.name(), "--by", "network", "--networks", "/nonexistent"]);
+    assert!(missing.contains("--networks /nonexistent"), "{missing}");
+    let other = failure(1, ["tcp", capture.name(), "--by", "client", "--networks", table]);
+    assert!(other.contains("sum up by network"), "{other}");
+}
+
+#[test]
 fn groups_are_sorted_by_any_column_in_all_outputs() {
     let capture = troubled();
     let csv = success(["tcp", capture.name(), "--by", "server", "--sort", "response", "--csv", "-"]);
