@@ -1,4 +1,5 @@
 // Requests to the probe, and the parts of its answers that the page shows (docs/control.md).
+import { answer, isFile } from './file';
 
 /** Where an expression is wrong: characters before the place, and of the place. */
 export interface Place {
@@ -145,16 +146,18 @@ export interface Groups extends Stored {
     groups: Flow[];
 }
 
-/** What answers: a probe, or `weir view`. */
+/** What answers: a probe, `weir view`, or a file of `weir read --html`. */
 export interface About {
     version: string;
-    mode: 'probe' | 'view';
+    mode: 'probe' | 'view' | 'file';
     inputs: string[];
     /** Where ended flows are kept. */
     history: 'store' | 'memory' | 'none';
     /** First and last start of what is kept, ns since 1970, where that is known. */
     from_ns: number | null;
     to_ns: number | null;
+    /** What a file has, and from where: names and texts. */
+    facts?: [string, string][];
 }
 
 export interface Rule {
@@ -232,6 +235,11 @@ export type Parameters = Record<string, string | undefined>;
 
 /** Asks for a path with parameters; those without a value are left out. Waits while another search is running. */
 export async function get<T>(path: string, parameters: Parameters = {}, stop?: AbortSignal): Promise<T> {
+    if (isFile) {
+        const known = answer(path, parameters);
+        if (known === undefined) throw new Refusal(404, 'This file does not have the answer: ask weir view, or a probe.');
+        return known as T;
+    }
     const query = new URLSearchParams();
     for (const [name, value] of Object.entries(parameters)) {
         if (value) query.set(name, value);

@@ -1,7 +1,8 @@
 // How well it works: slow servers, loss and its side, connections and questions that failed, handshakes.
 import { useState } from 'preact/hooks';
-import type { Flow, Groups, StoredFlows } from './api';
+import type { Flow, Groups, Parameters, StoredFlows } from './api';
 import { type Question, useAnswers } from './ask';
+import { isOffered } from './file';
 import { GroupTable, type NumberColumn, counted, groupText, isGroup, number } from './groups';
 import { Bar, Mistake, Row, Table } from './parts';
 import { parametersOf } from './range';
@@ -13,7 +14,7 @@ import { and } from './where';
 const ROWS = '10';
 const SERVERS = 'server_ip,service_port';
 
-function question({ where, span }: Scope, more: Record<string, string>, condition?: string): Question {
+function question({ where, span }: Scope, more: Parameters, condition?: string): Question {
     const both = condition === undefined ? where : where ? and(where, condition) : condition;
     return { path: '/stored', parameters: { ...parametersOf(span), ...more, where: both } };
 }
@@ -52,7 +53,7 @@ const ownText = (row: Flow): string => {
 };
 
 function SlowServers({ scope }: { scope: Scope }) {
-    const asked = useAnswers<Groups>([question(scope, { by: SERVERS, sort: 'response_mean_ns', top: ROWS }, 'response')], scope.round);
+    const asked = useAnswers<Groups>([question(scope, ...SLOW)], scope.round);
     const [answer] = asked.answers;
     const rows = groupsOf(answer);
     const [slowest] = rows;
@@ -115,7 +116,7 @@ function Histogram({ scope, field, title }: { scope: Scope; field: string; title
 
 function Bins({ scope, field, title }: { scope: Scope; field: string; title: string }) {
     const all = bins(field);
-    const asked = all.map(([, condition]) => question(scope, { top: '1', fields: 'start_time' }, condition));
+    const asked = all.map(([, condition]) => question(scope, COUNT, condition));
     const { answers, problems, isAsking } = useAnswers<StoredFlows>(asked, scope.round);
     const problem = problems.find((problem) => problem);
     if (problem) return <Mistake {...problem} />;
@@ -150,9 +151,8 @@ function sumOf(flows: Flow[], name: string, ofServer: boolean): number {
 }
 
 function Loss({ scope }: { scope: Scope }) {
-    const fields = ['src_ip', 'dst_ip', 'server_ip', ...LOSSES.flatMap(([, name]) => [`fwd_${name}`, `rev_${name}`])].join(',');
-    const sums = useAnswers<Groups>([question(scope, { by: SERVERS, sort: 'retransmitted', top: ROWS })], scope.round);
-    const flows = useAnswers<StoredFlows>([question(scope, { sort: 'retransmitted', top: MAX_FLOWS, fields }, 'retransmitted > 0')], scope.round);
+    const sums = useAnswers<Groups>([question(scope, ...LOST)], scope.round);
+    const flows = useAnswers<StoredFlows>([question(scope, ...SIDES)], scope.round);
     const [answer] = sums.answers;
     const all = answer?.groups ?? [];
     const total = (name: string) => all.reduce((sum, row) => sum + number(row, name), 0);
@@ -247,7 +247,7 @@ const ROWS_OF_REASON = '5';
 /** Flows that failed for several reasons, and the groups with the most of each. */
 function Reasons(props: { scope: Scope; title: string; note: string; none: string; what: string; reasons: Reason[]; by: string; head: string }) {
     const { scope, title, note, none, what, reasons, by, head } = props;
-    const questions = reasons.map(({ condition }) => question(scope, { by, sort: 'flows', top: ROWS_OF_REASON }, condition));
+    const questions = reasons.map((reason) => question(scope, ...failedFor(reason, by)));
     const asked = useAnswers<Groups>(questions, scope.round);
     const found = reasons.flatMap((reason, at) => {
         const answer = asked.answers[at];
@@ -272,9 +272,13 @@ function Reasons(props: { scope: Scope; title: string; note: string; none: strin
                                 key={name}
                                 numbers={[2]}
                                 cells={[
-                                    <button type="button" class="plain" title={`Only ${condition}`} onClick={() => scope.chooser.go(and(scope.where, condition))}>
-                                        {name}
-                                    </button>,
+                                    scope.chooser.go ? (
+                                        <button type="button" class="plain" title={`Only ${condition}`} onClick={() => scope.chooser.go?.(and(scope.where, condition))}>
+                                            {name}
+                                        </button>
+                                    ) : (
+                                        name
+                                    ),
                                     <Bar share={answer.matching / largest} />,
                                     count(answer.matching),
                                 ]}
@@ -311,7 +315,7 @@ const NETWORKS: [string, string][] = [
 
 function Handshakes({ scope }: { scope: Scope }) {
     const by = NETWORKS.find(([name]) => name === scope.settings.get('net'))?.[0] ?? NETWORKS[0]![0];
-    const asked = useAnswers<Groups>([question(scope, { by, sort: 'rtt_mean_ns', top: ROWS }, 'rtt')], scope.round);
+    const asked = useAnswers<Groups>([question(scope, ...handshakes(by))], scope.round);
     const [answer] = asked.answers;
     const rows = groupsOf(answer);
     const [longest] = rows;
@@ -321,7 +325,7 @@ function Handshakes({ scope }: { scope: Scope }) {
                 <label>
                     By{' '}
                     <select value={by} onChange={(event) => scope.go({ net: event.currentTarget.value === NETWORKS[0]![0] ? '' : event.currentTarget.value })}>
-                        {NETWORKS.map(([name, words]) => (
+                        {NETWORKS.filter(([name]) => isOffered(parametersOfFile(handshakes(name)))).map(([name, words]) => (
                             <option key={name} value={name}>
                                 {words}
                             </option>
@@ -351,6 +355,31 @@ function Handshakes({ scope }: { scope: Scope }) {
     );
 }
 
+/** Parameters, and a condition. */
+type Asked = [Parameters, string?];
+const ALL: Parameters = { top: '1', sort: 'start_time', fields: 'start_time' };
+const COUNT: Parameters = { top: '1', fields: 'start_time' };
+const SLOW: Asked = [{ by: SERVERS, sort: 'response_mean_ns', top: ROWS }, 'response'];
+const LOST: Asked = [{ by: SERVERS, sort: 'retransmitted', top: ROWS }];
+const FIELDS_OF_SIDES = ['src_ip', 'dst_ip', 'server_ip', ...LOSSES.flatMap(([, name]) => [`fwd_${name}`, `rev_${name}`])].join(',');
+const SIDES: Asked = [{ sort: 'retransmitted', top: MAX_FLOWS, fields: FIELDS_OF_SIDES }, 'retransmitted > 0'];
+const failedFor = ({ condition }: Reason, by: string): Asked => [{ by, sort: 'flows', top: ROWS_OF_REASON }, condition];
+const handshakes = (by: string): Asked => [{ by, sort: 'rtt_mean_ns', top: ROWS }, 'rtt'];
+const parametersOfFile = ([parameters, where]: Asked): Parameters => ({ ...parameters, where });
+
+/** What a file has the answers of. */
+export const QUESTIONS: Parameters[] = [
+    [ALL] as Asked,
+    SLOW,
+    LOST,
+    SIDES,
+    ...FAILED.map((reason) => failedFor(reason, SERVERS)),
+    ...DNS.map((reason) => failedFor(reason, 'dns_name')),
+    ...HTTP.map((reason) => failedFor(reason, 'http_host')),
+    ...NETWORKS.map(([by]) => handshakes(by)),
+    ...['response', 'rtt'].flatMap((field) => bins(field).map(([, condition]): Asked => [COUNT, condition])),
+].map(parametersOfFile);
+
 export function Quality(props: ViewProps) {
     const scope = useScope('quality', props);
     if (scope.about.history === 'none') {
@@ -365,7 +394,7 @@ export function Quality(props: ViewProps) {
 }
 
 function StoredQuality({ scope }: { scope: Scope }) {
-    const all = useAnswers<StoredFlows>([question(scope, { top: '1', sort: 'start_time', fields: 'start_time' })], scope.round);
+    const all = useAnswers<StoredFlows>([question(scope, ALL)], scope.round);
     const [answer] = all.answers;
     const flows = link('flows', { of: 'stored', where: scope.where, ...scopeSettings(scope), sort: 'response' });
     return (
@@ -378,7 +407,8 @@ function StoredQuality({ scope }: { scope: Scope }) {
             {answer && answer.matching > 0 && !all.problems[0] && (
                 <>
                     <p role="status">
-                        Flows of this time: {count(answer.matching)} (<a href={flows}>all of them, by response time</a>).
+                        Flows of this time: {count(answer.matching)}
+                        {scope.about.mode !== 'file' && [' (', <a href={flows}>all of them, by response time</a>, ')']}.
                     </p>
                     <SlowServers scope={scope} />
                     <Loss scope={scope} />

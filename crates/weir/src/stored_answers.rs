@@ -19,7 +19,7 @@ use weir_control::{AskStore, FlowSource, FlowsThen, StoredAnswer, StoredError, S
 use weir_export::{ViewFormat, append_json_record};
 use weir_fields::{Column, Field, columns, field};
 use weir_flow::FlowRecord;
-use weir_query::{CountField, GroupField, Metric, RecordOrder, View, ViewSettings};
+use weir_query::{CountField, Expression, GroupField, Metric, RecordOrder, View, ViewSettings};
 use weir_store::{Damage, FlowReader};
 
 /// Flows that are read before the time is looked at.
@@ -39,10 +39,42 @@ pub fn ask_store() -> AskStore {
 /// # Errors
 /// The store cannot be read, its flows do not have a field of the question, or there are too many intervals.
 pub fn answer(source: &FlowSource, question: &StoredQuestion) -> Result<StoredAnswer, StoredError> {
+    answer_with(source, question, &mut LastSums::default())
+}
+
+/// Answers a question, of sums that are computed already if the last ones are of the same groups.
+///
+/// # Errors
+/// As [`answer`].
+pub fn answer_with(
+    source: &FlowSource,
+    question: &StoredQuestion,
+    last: &mut LastSums,
+) -> Result<StoredAnswer, StoredError> {
     question.check_intervals(|| starts_ns(source))?;
     match &question.wanted {
         Wanted::Flows { order, columns, offset } => flows(source, question, *order, columns, *offset),
-        Wanted::Sums(settings) => sums(source, question, settings),
+        Wanted::Sums(settings) => sums(source, question, settings, last),
+    }
+}
+
+/// The sums of the last question. They are those of another one of the same flows, unless the flows have changed.
+#[derive(Default)]
+pub struct LastSums(Option<(Option<Expression>, View, Read)>);
+
+impl LastSums {
+    /// The first and the last packet of the flows, ns since 1970 UTC; `None` if there are none.
+    pub fn times_ns(&self) -> Option<RangeInclusive<u64>> {
+        let total = self.0.as_ref().map(|(_, view, _)| view.total()).filter(|total| total.flows > 0)?;
+        Some(total.first_ns..=total.last_ns)
+    }
+
+    /// Those of a question, in its order.
+    fn take(&mut self, question: &StoredQuestion, settings: &ViewSettings) -> Option<(View, Read)> {
+        let (expression, mut view, read) = self.0.take()?;
+        let is_same = expression == question.expression
+            && *view.settings() == ViewSettings { order: view.settings().order.clone(), ..settings.clone() };
+        (is_same && view.set_order(settings.order.clone()).is_ok()).then_some((view, read))
     }
 }
 
@@ -94,7 +126,12 @@ fn flows(
 }
 
 /// The sums of a question.
-fn sums(source: &FlowSource, question: &StoredQuestion, settings: &ViewSettings) -> Result<StoredAnswer, StoredError> {
+fn sums(
+    source: &FlowSource,
+    question: &StoredQuestion,
+    settings: &ViewSettings,
+    last: &mut LastSums,
+) -> Result<StoredAnswer, StoredError> {
     let opened = Opened::new(source, question)?;
     settings.fields.iter().try_for_each(|field| opened.check("by", GroupField::name(field)))?;
     let counted = settings.counts.iter().flat_map(|count| CountField::names_in(count, &settings.fields));
@@ -107,20 +144,28 @@ fn sums(source: &FlowSource, question: &StoredQuestion, settings: &ViewSettings)
     };
     View::new(first.clone()).map_err(|error| StoredError::Question(format!("sort: {error}")))?;
     let whole = || View::new(first.clone()).expect("these settings are checked");
-    let (view, read) = match every_ns.filter(|_| has_groups) {
+    let every_ns = every_ns.filter(|_| has_groups);
+    let (view, read) = last.take(question, &first).unwrap_or_else(|| match every_ns {
         None => opened.sum_up(question, &whole),
-        Some(every_ns) => {
-            let (groups, first) = opened.sum_up(&question.halved(), &whole);
-            let few = || groups.of_first_groups(question.top, every_ns, MAX_ROWS);
-            let (view, read) = Opened::new(source, question)?.sum_up(question, &few);
-            (view, Read { is_cut: read.is_cut || first.is_cut, ..read })
-        }
-    };
+        Some(_) => opened.sum_up(&question.halved(), &whole),
+    });
     // All intervals of a time line.
     let most = if has_groups { question.top } else { usize::MAX };
     let mut rows = Vec::new();
-    view.append_rows(ViewFormat::Json, most, &mut rows);
-    Ok(read.answer(rows))
+    let answer = match every_ns {
+        None => {
+            view.append_rows(ViewFormat::Json, most, &mut rows);
+            read.clone().answer(rows)
+        }
+        Some(every_ns) => {
+            let few = || view.of_first_groups(question.top, every_ns, MAX_ROWS);
+            let (line, of_line) = Opened::new(source, question)?.sum_up(question, &few);
+            line.append_rows(ViewFormat::Json, most, &mut rows);
+            Read { is_cut: of_line.is_cut || read.is_cut, ..of_line }.answer(rows)
+        }
+    };
+    last.0 = Some((question.expression.clone(), view, read));
+    Ok(answer)
 }
 
 fn not_stored(place: &str, name: &str) -> StoredError {
@@ -139,6 +184,7 @@ enum Opened {
 }
 
 /// What was read.
+#[derive(Clone)]
 struct Read {
     matching: u64,
     others: u64,
@@ -281,7 +327,7 @@ impl Read {
 }
 
 /// What is wrong with files.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Problems {
     first: Vec<String>,
     count: usize,

@@ -175,6 +175,17 @@ impl View {
         Ok(Self::with_order(settings, order))
     }
 
+    /// From now on the rows have another order.
+    ///
+    /// # Errors
+    /// The order names nothing that a view has.
+    pub fn set_order(&mut self, order: Option<Order>) -> Result<(), InvalidOrder> {
+        let settings = ViewSettings { order, ..self.settings.clone() };
+        let Self { settings, order, .. } = Self::new(settings)?;
+        (self.settings, self.order) = (settings, order);
+        Ok(())
+    }
+
     fn with_order(settings: ViewSettings, order: RowOrder) -> Self {
         let count_fields: Vec<_> = settings.counts.iter().map(|count| count.of_sides(&settings.fields)).collect();
         let total_sets = vec![DistinctSet::default(); count_fields.len()];

@@ -8,6 +8,7 @@ use crate::intervals;
 use crate::parameters::{self, InvalidQuery};
 use crate::recent::RecentFlows;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ const QUESTION_TIME: Duration = Duration::from_secs(10);
 const REPLY_TIME: Duration = Duration::from_secs(2);
 /// From when flows are read, unless a request says it.
 const DEFAULT_FROM: &str = "-1h";
+/// The begin of all times.
+const ALL_TIMES: &str = "1970-01-01";
 /// Flows that are passed over and shown.
 const MAX_PASSED: usize = 100_000;
 const NO_FLOWS: &str = "the probe keeps no flows that have ended: start it with -o parquet:FOLDER, or without \
@@ -175,6 +178,19 @@ pub struct AskStore {
 }
 
 impl StoredQuestion {
+    /// That of these parameters, of all times unless they say it. It ends when `stop` is set.
+    ///
+    /// # Errors
+    /// A parameter is invalid: the sentence.
+    pub fn without_limit(parameters: &BTreeMap<String, String>, stop: Arc<AtomicBool>) -> Result<Self, String> {
+        /// Longer than any question takes.
+        const DAYS: Duration = Duration::from_secs(100 * 86_400);
+        let query: Query = serde_json::from_value(serde_json::json!(parameters)).map_err(|error| error.to_string())?;
+        let query = Query { from: Some(query.from.unwrap_or_else(|| ALL_TIMES.into())), ..query };
+        let question = query.question().map_err(|error| error.to_string())?;
+        Ok(Self { deadline: Instant::now() + DAYS, is_abandoned: stop, ..question })
+    }
+
     /// Whether to stop reading: the time is over, or no client waits for the answer.
     pub fn is_over(&self) -> bool {
         self.is_abandoned.load(Ordering::Relaxed) || Instant::now() >= self.deadline

@@ -3,6 +3,7 @@ mod cookbook;
 mod enrichment;
 pub mod fields;
 mod filter;
+mod html;
 mod link_types;
 mod local_time;
 mod mac_addresses;
