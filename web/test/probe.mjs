@@ -101,6 +101,11 @@ export function read(files, ...options) {
     return out.trim().split('\n').filter(Boolean).map((line) => JSON.parse(line));
 }
 
+/** Writes the page of files into one file. */
+export function writePage(path, files, ...options) {
+    execFileSync(WEIR, ['read', ...files, '-q', '-o', 'csv:/dev/null', '--overwrite', '--html', path, ...options]);
+}
+
 /** Connections that failed, by the reason that `weir tcp` gives. */
 export function failures(files) {
     const out = execFileSync(WEIR, ['tcp', ...files, '--json', '-'], { encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'ignore'] });

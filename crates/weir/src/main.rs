@@ -27,6 +27,7 @@ mod missing_options;
 mod outputs;
 mod packet_records;
 mod packets;
+mod page_answers;
 mod page_file;
 mod pages;
 mod plan;

@@ -7,11 +7,10 @@
 use crate::arguments::{Enrichment, Metering, Read};
 use crate::error::{Error, OutputError};
 use crate::files::{self, Target};
-use crate::memory;
 use crate::outputs::{PageStore, write_text};
+use crate::page_answers::{answer_all, times};
 use crate::run_status::RunStatus;
 use crate::settings::key_options;
-use crate::stored_answers::{LastSums, answer_with};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::env;
@@ -24,7 +23,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use tracing::{debug, error};
 use weir_capture::SourceSpec;
-use weir_control::{FlowSource, PageAnswers, PageFile, PageQuestion, StoredError, StoredQuestion, Wanted};
+use weir_control::{FlowSource, PageAnswers, PageFile, StoredQuestion};
 use weir_export::{FileMode, SinkSpec};
 use weir_fields::Profile;
 use weir_ledger::{Ledger, TrafficCounters};
@@ -111,16 +110,28 @@ impl PageOutput {
     /// The flows cannot be read, or the page is not wanted any more: the sentence.
     fn html(&self, read: &Read, ledger: &Ledger, problems: &[String]) -> Result<String, String> {
         let source = FlowSource::Files(vec![self.folder.path().join(STORE)]);
-        let mut last = LastSums::default();
-        let all: BTreeMap<String, String> = [("by".into(), "protocol".into()), ("top".into(), "0".into())].into();
-        let all = self.question(StoredQuestion::without_limit(&all, self.is_abandoned.clone()))?;
-        let count = answer_with(&source, &all, &mut last).map_err(|error| error.to_string())?;
-        let times_ns = last.times_ns();
-        let mut answers = PageAnswers::default();
-        for question in self.page.questions(&times_ns.clone().unwrap_or(0..=0)) {
-            self.add(&source, &question, problems, &mut last, &mut answers)?;
+        let all = StoredQuestion::without_limit(&BTreeMap::new(), self.is_abandoned.clone())?;
+        let (times_ns, flows) = times(&source, &all).map_err(|error| error.to_string())?;
+        let questions: Vec<_> = self.page.questions(&times_ns.clone().unwrap_or(0..=0)).collect();
+        let asked = questions.iter().map(|question| question.stored(self.is_abandoned.clone()));
+        let asked = asked.collect::<Result<Vec<_>, _>>();
+        let asked = asked.map_err(|error| format!("a question of the page is not valid: {error}"))?;
+        let answered = answer_all(&source, &all, &asked).map_err(|error| error.to_string())?;
+        if self.is_abandoned.load(Ordering::Relaxed) {
+            return Err("interrupted".into());
         }
-        let facts = self.facts(read, ledger, count.matching, times_ns.clone());
+        let mut answers = PageAnswers::default();
+        for (question, answer) in questions.iter().zip(answered) {
+            match answer {
+                // The page does not offer this.
+                Err(reason) => debug!(?question, %reason, "the flows do not have this"),
+                Ok(mut answer) => {
+                    answer.is_complete &= problems.is_empty();
+                    answer.problems.splice(0..0, problems.iter().cloned());
+                    answers.add(question, &answer);
+                }
+            }
+        }
         let inputs: Vec<_> = read.sources().iter().map(SourceSpec::to_string).collect();
         let about = json!({
             "program": "weir",
@@ -131,32 +142,9 @@ impl PageOutput {
             "history": "store",
             "from_ns": times_ns.as_ref().map(|times| *times.start()),
             "to_ns": times_ns.as_ref().map(|times| *times.end()),
-            "facts": facts,
+            "facts": self.facts(read, ledger, flows, times_ns),
         });
         Ok(self.page.html(&about, &answers))
-    }
-
-    /// Adds the answer of a question. One about fields that the flows do not have has none: the page does not offer it.
-    fn add(
-        &self,
-        source: &FlowSource,
-        question: &PageQuestion,
-        problems: &[String],
-        last: &mut LastSums,
-        answers: &mut PageAnswers,
-    ) -> Result<(), String> {
-        let asked = self.question(question.stored(self.is_abandoned.clone()))?;
-        match answer_with(source, &asked, last) {
-            Err(StoredError::Question(reason)) => debug!(?question, reason, "the page does not have this"),
-            Err(StoredError::Store(reason)) => return Err(reason),
-            Ok(_) if self.is_abandoned.load(Ordering::Relaxed) => return Err("interrupted".into()),
-            Ok(mut answer) => {
-                answer.is_complete &= problems.is_empty();
-                answer.problems.splice(0..0, problems.iter().cloned());
-                answers.add(question, &answer);
-            }
-        }
-        Ok(())
     }
 
     /// What the page is of: names and texts.
@@ -188,16 +176,6 @@ impl PageOutput {
         let (day, time) = Zone::UTC.date_and_second(now_ns);
         add("written", format!("{day} {time} UTC by Weir {}", env!("CARGO_PKG_VERSION")));
         facts
-    }
-
-    /// A question, with as many groups in memory as a view of `weir read` has.
-    fn question(&self, question: Result<StoredQuestion, String>) -> Result<StoredQuestion, String> {
-        let mut question = question.map_err(|error| format!("a question of the page is not valid: {error}"))?;
-        if let Wanted::Sums(view) = &mut question.wanted {
-            view.groups = 1;
-            view.groups = memory::default_groups(view.max_memory_bytes());
-        }
-        Ok(question)
     }
 }
 

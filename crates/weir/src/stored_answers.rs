@@ -19,7 +19,7 @@ use weir_control::{AskStore, FlowSource, FlowsThen, StoredAnswer, StoredError, S
 use weir_export::{ViewFormat, append_json_record};
 use weir_fields::{Column, Field, columns, field};
 use weir_flow::FlowRecord;
-use weir_query::{CountField, Expression, GroupField, Metric, RecordOrder, View, ViewSettings};
+use weir_query::{CountField, GroupField, Metric, RecordOrder, View, ViewSettings};
 use weir_store::{Damage, FlowReader};
 
 /// Flows that are read before the time is looked at.
@@ -27,7 +27,7 @@ const BATCH: usize = 1024;
 /// Problems that an answer names one by one.
 const MAX_PROBLEMS: usize = 100;
 /// Rows of groups in intervals: more than a valid question may have, also with flows that end after its time.
-const MAX_ROWS: usize = 200_000;
+pub const MAX_ROWS: usize = 200_000;
 
 /// What answers the questions of a server.
 pub fn ask_store() -> AskStore {
@@ -39,42 +39,10 @@ pub fn ask_store() -> AskStore {
 /// # Errors
 /// The store cannot be read, its flows do not have a field of the question, or there are too many intervals.
 pub fn answer(source: &FlowSource, question: &StoredQuestion) -> Result<StoredAnswer, StoredError> {
-    answer_with(source, question, &mut LastSums::default())
-}
-
-/// Answers a question, of sums that are computed already if the last ones are of the same groups.
-///
-/// # Errors
-/// As [`answer`].
-pub fn answer_with(
-    source: &FlowSource,
-    question: &StoredQuestion,
-    last: &mut LastSums,
-) -> Result<StoredAnswer, StoredError> {
     question.check_intervals(|| starts_ns(source))?;
     match &question.wanted {
         Wanted::Flows { order, columns, offset } => flows(source, question, *order, columns, *offset),
-        Wanted::Sums(settings) => sums(source, question, settings, last),
-    }
-}
-
-/// The sums of the last question. They are those of another one of the same flows, unless the flows have changed.
-#[derive(Default)]
-pub struct LastSums(Option<(Option<Expression>, View, Read)>);
-
-impl LastSums {
-    /// The first and the last packet of the flows, ns since 1970 UTC; `None` if there are none.
-    pub fn times_ns(&self) -> Option<RangeInclusive<u64>> {
-        let total = self.0.as_ref().map(|(_, view, _)| view.total()).filter(|total| total.flows > 0)?;
-        Some(total.first_ns..=total.last_ns)
-    }
-
-    /// Those of a question, in its order.
-    fn take(&mut self, question: &StoredQuestion, settings: &ViewSettings) -> Option<(View, Read)> {
-        let (expression, mut view, read) = self.0.take()?;
-        let is_same = expression == question.expression
-            && *view.settings() == ViewSettings { order: view.settings().order.clone(), ..settings.clone() };
-        (is_same && view.set_order(settings.order.clone()).is_ok()).then_some((view, read))
+        Wanted::Sums(settings) => sums(source, question, settings),
     }
 }
 
@@ -126,12 +94,7 @@ fn flows(
 }
 
 /// The sums of a question.
-fn sums(
-    source: &FlowSource,
-    question: &StoredQuestion,
-    settings: &ViewSettings,
-    last: &mut LastSums,
-) -> Result<StoredAnswer, StoredError> {
+fn sums(source: &FlowSource, question: &StoredQuestion, settings: &ViewSettings) -> Result<StoredAnswer, StoredError> {
     let opened = Opened::new(source, question)?;
     settings.fields.iter().try_for_each(|field| opened.check("by", GroupField::name(field)))?;
     let counted = settings.counts.iter().flat_map(|count| CountField::names_in(count, &settings.fields));
@@ -144,57 +107,52 @@ fn sums(
     };
     View::new(first.clone()).map_err(|error| StoredError::Question(format!("sort: {error}")))?;
     let whole = || View::new(first.clone()).expect("these settings are checked");
-    let every_ns = every_ns.filter(|_| has_groups);
-    let (view, read) = last.take(question, &first).unwrap_or_else(|| match every_ns {
+    let (view, read) = match every_ns.filter(|_| has_groups) {
         None => opened.sum_up(question, &whole),
-        Some(_) => opened.sum_up(&question.halved(), &whole),
-    });
+        Some(every_ns) => {
+            let (groups, first) = opened.sum_up(&question.halved(), &whole);
+            let few = || groups.of_first_groups(question.top, every_ns, MAX_ROWS);
+            let (view, read) = Opened::new(source, question)?.sum_up(question, &few);
+            (view, Read { is_cut: read.is_cut || first.is_cut, ..read })
+        }
+    };
     // All intervals of a time line.
     let most = if has_groups { question.top } else { usize::MAX };
     let mut rows = Vec::new();
-    let answer = match every_ns {
-        None => {
-            view.append_rows(ViewFormat::Json, most, &mut rows);
-            read.clone().answer(rows)
-        }
-        Some(every_ns) => {
-            let few = || view.of_first_groups(question.top, every_ns, MAX_ROWS);
-            let (line, of_line) = Opened::new(source, question)?.sum_up(question, &few);
-            line.append_rows(ViewFormat::Json, most, &mut rows);
-            Read { is_cut: of_line.is_cut || read.is_cut, ..of_line }.answer(rows)
-        }
-    };
-    last.0 = Some((question.expression.clone(), view, read));
-    Ok(answer)
+    view.append_rows(ViewFormat::Json, most, &mut rows);
+    Ok(read.answer(rows))
 }
 
-fn not_stored(place: &str, name: &str) -> StoredError {
+/// Why a question has no answer: flows do not have a field.
+pub fn not_stored(place: &str, name: &str) -> StoredError {
     StoredError::Question(format!("{place}: the stored flows of this time do not all have the field {name}"))
 }
 
 /// The columns of fields.
-fn fields_of(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static Column> {
+pub fn fields_of(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static Column> {
     names.into_iter().filter_map(field).flat_map(Field::columns).collect()
 }
 
 /// Flows that can be read, once.
-enum Opened {
+pub enum Opened {
     Files(Box<FlowReader>, Vec<Damage>),
     Memory(FlowsThen),
 }
 
 /// What was read.
 #[derive(Clone)]
-struct Read {
-    matching: u64,
-    others: u64,
-    is_cut: bool,
+pub struct Read {
+    /// Flows that match, and others.
+    pub matching: u64,
+    pub others: u64,
+    /// Not all were read.
+    pub is_cut: bool,
     problems: Problems,
 }
 
 impl Opened {
     /// Opens what has the fields of the expression.
-    fn new(source: &FlowSource, question: &StoredQuestion) -> Result<Self, StoredError> {
+    pub fn new(source: &FlowSource, question: &StoredQuestion) -> Result<Self, StoredError> {
         let opened = match source {
             FlowSource::Memory(recent) => Self::Memory(recent.now()),
             FlowSource::Files(paths) => {
@@ -209,14 +167,15 @@ impl Opened {
     }
 
     /// The fields that flows have. In memory, they have all that they were metered with.
-    fn known(&self) -> Vec<&'static Column> {
+    pub fn known(&self) -> Vec<&'static Column> {
         match self {
             Self::Files(reader, _) => reader.known().to_vec(),
             Self::Memory(_) => columns().iter().collect(),
         }
     }
 
-    fn check(&self, place: &str, name: &str) -> Result<(), StoredError> {
+    /// Checks that flows have a field, which something of the question names.
+    pub fn check(&self, place: &str, name: &str) -> Result<(), StoredError> {
         match field(name) {
             Some(of) if !self.known().contains(&of.column()) => Err(not_stored(place, name)),
             _ => Ok(()),
@@ -224,7 +183,7 @@ impl Opened {
     }
 
     /// Calls a function with each flow of the question, which has these fields.
-    fn read(
+    pub fn read(
         self,
         question: &StoredQuestion,
         fields: Vec<&'static Column>,
@@ -256,7 +215,7 @@ impl Opened {
     }
 
     /// Sums up the flows of the question in a view, which is empty.
-    fn sum_up(self, question: &StoredQuestion, view: &dyn Fn() -> View) -> (View, Read) {
+    pub fn sum_up(self, question: &StoredQuestion, view: &dyn Fn() -> View) -> (View, Read) {
         let mut all = view();
         let settings = all.settings();
         let counted = settings.counts.iter().flat_map(|count| CountField::names_in(count, &settings.fields));
@@ -319,7 +278,8 @@ fn read_records(
 }
 
 impl Read {
-    fn answer(self, rows: Vec<u8>) -> StoredAnswer {
+    /// The answer with these rows.
+    pub fn answer(self, rows: Vec<u8>) -> StoredAnswer {
         let Self { matching, others, is_cut, problems } = self;
         let is_complete = !is_cut && problems.count == 0;
         StoredAnswer { rows, matching, read: matching + others, is_complete, problems: problems.texts() }

@@ -265,7 +265,7 @@ impl StoredSums<'_> {
 
     /// Adds the sums to those of other row groups, which are before it in the order of the files.
     pub fn merge_into(self, view: &mut View, totals: &mut StoredTotals) {
-        view.merge(self.view);
+        view.merge(&self.view);
         for (protocol, bytes) in self.protocol_bytes.iter().enumerate() {
             if let Some(bytes) = bytes {
                 *totals.protocol_bytes.entry(u8::try_from(protocol).ok()).or_default() += bytes;

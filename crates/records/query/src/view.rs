@@ -220,9 +220,14 @@ impl View {
     /// of their own, and all others are one row of each interval. This view has neither intervals nor counts.
     pub fn of_first_groups(&self, most: usize, every_ns: u64, groups: usize) -> Self {
         let (rows, _) = self.first_rows(most);
-        let others = self.groups() - rows.len();
+        self.of_groups(rows.into_iter().map(|row| row.key).collect(), every_ns, groups)
+    }
+
+    /// The same with these groups of this view, each of them once.
+    pub fn of_groups(&self, keys: Vec<Vec<FieldValue<'static>>>, every_ns: u64, groups: usize) -> Self {
+        let others = self.groups() - keys.len();
         let settings = ViewSettings { every_ns: Some(every_ns), groups, ..self.settings.clone() };
-        let kept = Some(Arc::new(KeptGroups::new(rows.into_iter().map(|row| row.key).collect(), others.max(1) as u64)));
+        let kept = Some(Arc::new(KeptGroups::new(keys, others.max(1) as u64)));
         Self { kept, ..Self::with_order(settings, self.order) }
     }
 
@@ -438,9 +443,9 @@ impl View {
         [source, if key.has_other { row(&mut key.keys[1]) } else { source }]
     }
 
-    /// Adds a view of other records, with the same fields and intervals. Its groups come behind those of this one. It has
-    /// no counts.
-    pub fn merge(&mut self, part: Self) {
+    /// Adds a view of other records, with the same fields and intervals. Its groups come behind those of this one; if only
+    /// some have rows of their own here, the others join the rest. It has no counts.
+    pub fn merge(&mut self, part: &Self) {
         for (row, sums) in part.rows.iter().enumerate() {
             match self.row_of(&part.keys[row * part.key_values..][..part.key_values]) {
                 Some(row) => self.rows[row as usize].merge(sums),
