@@ -30,7 +30,8 @@ export const isFile = content !== null;
 
 /** The name of a question. A file has one time, and intervals of one length. */
 export function nameOf(parameters: Parameters): string {
-    const given = Object.entries(parameters).filter(([name, value]) => value && !['from', 'to', 'every'].includes(name));
+    const named = Object.entries(parameters).filter(([name, value]) => (value || name === 'every') && !['from', 'to'].includes(name));
+    const given = named.map(([name, value]) => [name, name === 'every' ? '' : value] as [string, string]);
     return JSON.stringify(given.sort(([one], [other]) => (one < other ? -1 : 1)));
 }
 

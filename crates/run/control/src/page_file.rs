@@ -110,7 +110,8 @@ impl PageQuestion {
 
     /// The name of its answer: a file has intervals of one length.
     fn name(&self) -> String {
-        json!(self.0.iter().filter(|(name, _)| *name != "every").collect::<Vec<_>>()).to_string()
+        let value = |name: &str, value: &String| if name == "every" { String::new() } else { value.clone() };
+        json!(self.0.iter().map(|(name, of)| (name, value(name, of))).collect::<Vec<_>>()).to_string()
     }
 
     /// Whether the page reads this column of the rows. Of intervals it reads the number that it stacks.
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(sums["columns"][1], json!({"values": [0], "at": []}));
         assert_eq!(sums["columns"][2], json!([["x", "y"], null]));
         assert!(json.contains("[0.10,18446744073709551615]"), "{json}");
-        let line = &all["[[\"by\",\"host/24\"],[\"sort\",\"share\"]]"];
+        let line = &all["[[\"by\",\"host/24\"],[\"every\",\"\"],[\"sort\",\"share\"]]"];
         assert_eq!((&line["names"], &line["every"]), (&json!(["host", "other_groups", "share"]), &json!("1s")));
     }
 

@@ -130,7 +130,7 @@ fn compare(page: &Page, inputs: &[String], options: &[&str]) {
         for figure in ["bytes", "packets", "flows"] {
             let sent = format!("sent_{figure}");
             let figure = if by.starts_with("host") && figure != "flows" { &sent } else { figure };
-            let question = [("by", by), ("sort", figure), ("top", "8")];
+            let question = [("by", by), ("every", ""), ("sort", figure), ("top", "8")];
             let mut rows = page.rows(&question);
             let every = page.answer(&question).unwrap()["every"].as_str().unwrap();
             let column = if figure == "sent_bytes" { "sent_bytes" } else { figure };
@@ -175,7 +175,7 @@ fn numbers_are_those_of_weir_read_and_of_the_ledger() {
     let sinks: Vec<_> = ledger["sinks"].as_array().unwrap().iter().map(|sink| sink["sink"].as_str().unwrap()).collect();
     assert!(sinks[1].starts_with("--html ") && sinks[1].ends_with("/page.html"), "{sinks:?}");
     // Fields that the flows do not have are not offered.
-    let places = |by| page.answer(&[("by", by), ("sort", "sent_bytes"), ("top", "8")]);
+    let places = |by| page.answer(&[("by", by), ("every", ""), ("sort", "sent_bytes"), ("top", "8")]);
     assert!(places("host").is_some() && places("country").is_none() && places("as").is_none());
     assert!(page.html.len() < 1 << 20, "{}", page.html.len());
 }
