@@ -1,4 +1,5 @@
 // Requests to the probe, and the parts of its answers that the page shows (docs/control.md).
+import { answer, isFile } from './file';
 
 /** Where an expression is wrong: characters before the place, and of the place. */
 export interface Place {
@@ -145,10 +146,10 @@ export interface Groups extends Stored {
     groups: Flow[];
 }
 
-/** What answers: a probe, or `weir view`. */
+/** What answers: a probe, `weir view`, or a file of `weir read --html`. */
 export interface About {
     version: string;
-    mode: 'probe' | 'view';
+    mode: 'probe' | 'view' | 'file';
     inputs: string[];
     /** Where ended flows are kept. */
     history: 'store' | 'memory' | 'none';
@@ -160,6 +161,8 @@ export interface About {
     /** Why the packets of flows cannot be had, and why no segments are listed. */
     no_packets: string | null;
     no_segments: string | null;
+    /** What a file has, and from where: names and texts. */
+    facts?: [string, string][];
 }
 
 /** What `weir doctor` finds. */
@@ -276,8 +279,14 @@ const RETRIES = 48;
 export type Parameters = Record<string, string | undefined>;
 
 /** Asks for a path with parameters; those without a value are left out. Waits while another search is running. */
-export const get = <T>(path: string, parameters: Parameters = {}, stop?: AbortSignal): Promise<T> =>
-    patiently(path, parameters, (url) => request('GET', url, {}, stop).then(json), stop) as Promise<T>;
+export async function get<T>(path: string, parameters: Parameters = {}, stop?: AbortSignal): Promise<T> {
+    if (isFile) {
+        const known = answer(path, parameters);
+        if (known === undefined) throw new Refusal(404, 'This file does not have the answer: ask weir view, or a probe.');
+        return known as T;
+    }
+    return patiently(path, parameters, (url) => request('GET', url, {}, stop).then(json), stop) as Promise<T>;
+}
 
 /** The packets of a flow. */
 export const getPackets = (parameters: Parameters): Promise<PacketFile> =>

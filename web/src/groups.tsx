@@ -40,12 +40,13 @@ export const groupText = (row: Flow, by: string): string =>
 export interface Chooser {
     fields: Map<string, Field>;
     where: string;
-    /** Changes the filter. */
-    go: (where: string) => void;
+    /** Changes the filter, if that is possible. */
+    go?: (where: string) => void;
 }
 
 /** How the group of a row is added to the filter, and the sentence for it; without a function if the language cannot say it. */
 export function choice(row: Flow, by: string, { fields, where, go }: Chooser): { choose?: () => void; title: string } {
+    if (!go) return { title: '' };
     const conditions = columnsOf(by).map((name) => condition(name, row[name], TYPES[name] ?? fields.get(name)?.type));
     const said = conditions.filter((condition) => condition !== undefined);
     if (said.length < conditions.length) return { title: 'Filters have no way to write this text: it has both kinds of quotes, or a star' };
@@ -56,7 +57,7 @@ function Group({ row, by, chooser }: { row: Flow; by: string; chooser: Chooser }
     if (!isGroup(row)) return <span class="note">{othersText(row)}</span>;
     const { choose, title } = choice(row, by, chooser);
     const words = groupText(row, by);
-    if (!choose) return <span title={title}>{words}</span>;
+    if (!choose) return <span title={title || undefined}>{words}</span>;
     return (
         <button type="button" class="plain group" title={title} onClick={choose}>
             {words}

@@ -23,6 +23,8 @@ const VIEWS: [string, string][] = [
 ];
 /** Those that need a running probe. */
 const OF_A_PROBE = ['now', 'probe'];
+/** Those that a file has. */
+const OF_A_FILE = ['traffic', 'quality'];
 /** Settings that views of flows have in common. */
 const SHARED = ['where', 'from', 'to', 'was'];
 
@@ -65,11 +67,14 @@ function useFields(isReady: boolean, about: About | undefined): Field[] {
     return fields;
 }
 
+/** The views that there are. */
+const viewsOf = (about: About | undefined) =>
+    VIEWS.filter(([name]) => (about?.mode === 'file' ? OF_A_FILE.includes(name) : about?.mode !== 'view' || !OF_A_PROBE.includes(name)));
+
 /** The last name of a path. */
 const lastName = (path: string): string => path.replace(/\/+$/, '').split('/').at(-1) || path;
 
 function Heading({ about, current, settings }: { about: About | undefined; current: string; settings: URLSearchParams }) {
-    const views = VIEWS.filter(([name]) => about?.mode !== 'view' || !OF_A_PROBE.includes(name));
     const shared = Object.fromEntries(SHARED.map((name) => [name, settings.get(name) ?? '']));
     return (
         <header>
@@ -78,13 +83,13 @@ function Heading({ about, current, settings }: { about: About | undefined; curre
             </a>
             <span class="name">Weir</span>
             <nav aria-label="Views">
-                {views.map(([name, text]) => (
+                {viewsOf(about).map(([name, text]) => (
                     <a key={name} href={link(name, OF_A_PROBE.includes(name) ? {} : shared)} aria-current={name === current ? 'page' : undefined}>
                         {text}
                     </a>
                 ))}
             </nav>
-            {about?.mode === 'view' && (
+            {about && about.mode !== 'probe' && (
                 <span class="inputs" title={shown(about.inputs.join(', '))}>
                     {shown(about.inputs.map(lastName).join(', '))}
                 </span>
@@ -96,9 +101,9 @@ function Heading({ about, current, settings }: { about: About | undefined; curre
 function Page() {
     const { view, settings } = useRoute();
     const [{ about, status, history, silentSince, needsToken, refusal }, ask] = useWatched();
-    const isView = about?.mode === 'view';
-    const known = VIEWS.find(([name]) => name === view && !(isView && OF_A_PROBE.includes(name)));
-    const [current, title] = known ?? (isView ? VIEWS[1]! : VIEWS[0]!);
+    const isView = about !== undefined && about.mode !== 'probe';
+    const views = viewsOf(about);
+    const [current, title] = views.find(([name]) => name === view) ?? views[0]!;
     const isReady = !needsToken && about !== undefined && (isView || status !== undefined);
     const fields = useFields(isReady, about);
     useEffect(() => {

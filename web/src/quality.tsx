@@ -1,7 +1,8 @@
 // How well it works: slow servers, loss and its side, connections and questions that failed, handshakes.
 import { useState } from 'preact/hooks';
-import type { Flow, Groups, StoredFlows } from './api';
+import type { Flow, Groups, Parameters, StoredFlows } from './api';
 import { type Question, useAnswers } from './ask';
+import { isOffered } from './file';
 import { type Chooser, GroupTable, type NumberColumn, counted, groupText, isGroup, number } from './groups';
 import { Bar, Mistake, Row, Table } from './parts';
 import { parametersOf } from './range';
@@ -13,7 +14,7 @@ import { and } from './where';
 const ROWS = '10';
 const SERVERS = 'server_ip,service_port';
 
-function question({ where, span }: Scope, more: Record<string, string>, condition?: string): Question {
+function question({ where, span }: Scope, more: Parameters, condition?: string): Question {
     const both = condition === undefined ? where : where ? and(where, condition) : condition;
     return { path: '/stored', parameters: { ...parametersOf(span), ...more, where: both } };
 }
@@ -60,7 +61,7 @@ const total = (answer: Groups | undefined, name: string): number => (answer?.gro
 const choosing = ({ chooser, where }: Scope, condition: string): Chooser => ({ ...chooser, where: and(where, condition) });
 
 function SlowServers({ scope }: { scope: Scope }) {
-    const asked = useAnswers<Groups>([question(scope, { by: SERVERS, numbers: 'flows,response_mean_ns,response_max_ns', sum: 'client_rtt_mean_ns,server_rtt_mean_ns', sort: 'response_mean_ns', top: ROWS }, 'response')], scope.round);
+    const asked = useAnswers<Groups>([question(scope, ...SLOW)], scope.round);
     const [answer] = asked.answers;
     const rows = groupsOf(answer);
     const [slowest] = rows;
@@ -124,7 +125,7 @@ function Histogram({ scope, field, title }: { scope: Scope; field: string; title
 
 function Bins({ scope, field, title }: { scope: Scope; field: string; title: string }) {
     const all = bins(field);
-    const asked = all.map(([, condition]) => question(scope, { top: '0', fields: 'start_time' }, condition));
+    const asked = all.map(([, condition]) => question(scope, COUNT, condition));
     const { answers, problems, isAsking } = useAnswers<StoredFlows>(asked, scope.round);
     const problem = problems.find((problem) => problem);
     if (problem) return <Mistake {...problem} />;
@@ -156,7 +157,7 @@ const LOSS_SUMS = SENDERS.flatMap((sender) => LOSSES.map(([, name]) => `${sender
 const lostAt = (row: Flow, side: string, other: string): number => number(row, `${side}_retransmitted_unseen`) + number(row, `${other}_retransmitted_seen`);
 
 function Loss({ scope }: { scope: Scope }) {
-    const asked = useAnswers<Groups>([question(scope, { by: SERVERS, numbers: 'flows,segments,retransmitted', sum: LOSS_SUMS, sort: 'retransmitted', top: ROWS })], scope.round);
+    const asked = useAnswers<Groups>([question(scope, ...LOST)], scope.round);
     const [answer] = asked.answers;
     const [segments, retransmitted] = [total(answer, 'segments'), total(answer, 'retransmitted')];
     const rows = groupsOf(answer).filter((row) => number(row, 'retransmitted') > 0);
@@ -230,36 +231,60 @@ const HTTP: Reason[] = [
     ['status 5xx', 'http_5xx'],
 ].map(([words, name]) => [words!, name!, `${name} > 0`]);
 
-interface Failing {
-    scope: Scope;
-    title: string;
-    note: string;
+/** What is asked about failures. */
+interface Trial {
     by: string;
-    head: string;
     /** The flows that may fail. */
     among: string;
-    /** The sum of what is tried, and of what fails; what that is. */
+    /** The sum of what is tried, and of what fails. */
     tried: string;
     failed: string;
-    what: string;
-    /** When nothing was tried. */
-    none: string;
     reasons: Reason[];
-    /** More sums, as columns and in sentences. */
-    more?: NumberColumn[];
+    /** More sums. */
     sums?: string;
-    also?: (answer: Groups) => string;
-    /** What selects those that fail, if it is shorter than all reasons. */
-    selects?: string;
     /** Which records: flows if it is not said. */
     records?: string;
 }
 
+const CONNECTIONS: Trial = { by: SERVERS, among: 'tcp', tried: 'flows', failed: 'failed', reasons: FAILED };
+const NAMES: Trial = {
+    by: 'dns_name',
+    among: 'dns_queries > 0',
+    tried: 'dns_queries',
+    failed: 'dns_failed',
+    reasons: DNS,
+    sums: 'dns_forgotten,dns_response_mean_ns',
+};
+const REQUESTS: Trial = {
+    by: 'http_host',
+    among: 'http_requests > 0',
+    tried: 'http_requests',
+    failed: 'http_errors',
+    reasons: HTTP,
+    sums: 'http_response_mean_ns',
+};
+
+interface Failing {
+    scope: Scope;
+    of: Trial;
+    title: string;
+    note: string;
+    head: string;
+    /** What is tried. */
+    what: string;
+    /** When nothing was tried. */
+    none: string;
+    /** More sums, as columns and in sentences. */
+    more?: NumberColumn[];
+    also?: (answer: Groups) => string;
+    /** What selects those that fail, if it is shorter than all reasons. */
+    selects?: string;
+}
+
 /** What fails, by reason, and the groups with the most failures. */
-function Failures({ scope, title, note, by, head, among, tried, failed, what, none, reasons, more, sums, also, selects, records }: Failing) {
-    const own = tried === 'flows' ? [] : [tried];
-    const sum = [...own, ...reasons.map(([, name]) => name), ...(sums ? [sums] : [])].join(',');
-    const asked = useAnswers<Groups>([question(scope, { by, numbers: 'flows', sum, sort: failed, top: ROWS, ...(records ? { records } : {}) }, among)], scope.round);
+function Failures({ scope, of, title, note, head, what, none, more, also, selects }: Failing) {
+    const { by, tried, failed, reasons } = of;
+    const asked = useAnswers<Groups>([question(scope, ...failures(of))], scope.round);
     const [answer] = asked.answers;
     const [all, bad] = [total(answer, tried), total(answer, failed)];
     const found = reasons.map(([words, name, condition]) => ({ words, name, condition, number: total(answer, name) })).filter(({ number }) => number > 0);
@@ -286,9 +311,13 @@ function Failures({ scope, title, note, by, head, among, tried, failed, what, no
                             key={words}
                             numbers={[2]}
                             cells={[
-                                <button type="button" class="plain" title={`Only ${condition}`} onClick={() => scope.chooser.go(and(scope.where, condition))}>
-                                    {words}
-                                </button>,
+                                scope.chooser.go ? (
+                                    <button type="button" class="plain" title={`Only ${condition}`} onClick={() => scope.chooser.go?.(and(scope.where, condition))}>
+                                        {words}
+                                    </button>
+                                ) : (
+                                    words
+                                ),
                                 <Bar share={number / most.number} />,
                                 count(number),
                             ]}
@@ -327,7 +356,7 @@ const NETWORKS: [string, string][] = [
 
 function Handshakes({ scope }: { scope: Scope }) {
     const by = NETWORKS.find(([name]) => name === scope.settings.get('net'))?.[0] ?? NETWORKS[0]![0];
-    const asked = useAnswers<Groups>([question(scope, { by, numbers: 'flows,rtt_mean_ns,rtt_max_ns', sum: 'client_rtt_mean_ns,server_rtt_mean_ns', sort: 'rtt_mean_ns', top: ROWS }, 'rtt')], scope.round);
+    const asked = useAnswers<Groups>([question(scope, ...handshakes(by))], scope.round);
     const [answer] = asked.answers;
     const rows = groupsOf(answer);
     const [longest] = rows;
@@ -337,7 +366,7 @@ function Handshakes({ scope }: { scope: Scope }) {
                 <label>
                     By{' '}
                     <select value={by} onChange={(event) => scope.go({ net: event.currentTarget.value === NETWORKS[0]![0] ? '' : event.currentTarget.value })}>
-                        {NETWORKS.map(([name, words]) => (
+                        {NETWORKS.filter(([name]) => isOffered(parametersOfFile(handshakes(name)))).map(([name, words]) => (
                             <option key={name} value={name}>
                                 {words}
                             </option>
@@ -384,18 +413,12 @@ function Transactions({ scope }: { scope: Scope }) {
                 scope={scope}
                 title="Failed names"
                 note="Each question of DNS by its own name, from the records of transactions."
-                by="dns_name"
+                of={{ ...NAMES, records: OF_TRANSACTIONS }}
                 head="name"
-                among="dns_queries > 0"
-                tried="dns_queries"
-                failed="dns_failed"
                 what="question"
                 none="No questions of DNS were recorded."
-                reasons={DNS}
-                sums="dns_forgotten,dns_response_mean_ns"
                 more={[timed('mean time', 'dns_response_mean_ns')]}
                 also={forgotten}
-                records={OF_TRANSACTIONS}
             />
             <SlowUrls scope={scope} />
         </>
@@ -448,6 +471,30 @@ function SlowUrls({ scope }: { scope: Scope }) {
     );
 }
 
+/** Parameters, and a condition. */
+type Asked = [Parameters, string?];
+const COUNT: Parameters = { top: '0', fields: 'start_time' };
+const RTTS = 'client_rtt_mean_ns,server_rtt_mean_ns';
+const SLOW: Asked = [{ by: SERVERS, numbers: 'flows,response_mean_ns,response_max_ns', sum: RTTS, sort: 'response_mean_ns', top: ROWS }, 'response'];
+const LOST: Asked = [{ by: SERVERS, numbers: 'flows,segments,retransmitted', sum: LOSS_SUMS, sort: 'retransmitted', top: ROWS }];
+const handshakes = (by: string): Asked => [{ by, numbers: 'flows,rtt_mean_ns,rtt_max_ns', sum: RTTS, sort: 'rtt_mean_ns', top: ROWS }, 'rtt'];
+const parametersOfFile = ([parameters, where]: Asked): Parameters => ({ ...parameters, where });
+
+function failures({ by, among, tried, failed, reasons, sums, records }: Trial): Asked {
+    const sum = [...(tried === 'flows' ? [] : [tried]), ...reasons.map(([, name]) => name), ...(sums ? [sums] : [])].join(',');
+    return [{ by, numbers: 'flows', sum, sort: failed, top: ROWS, records }, among];
+}
+
+/** What a file has the answers of. */
+export const QUESTIONS: Parameters[] = [
+    [COUNT] as Asked,
+    SLOW,
+    LOST,
+    ...[CONNECTIONS, NAMES, REQUESTS].map(failures),
+    ...NETWORKS.map(([by]) => handshakes(by)),
+    ...['response', 'rtt'].flatMap((field) => bins(field).map(([, condition]): Asked => [COUNT, condition])),
+].map(parametersOfFile);
+
 export function Quality(props: ViewProps) {
     const scope = useScope('quality', props);
     if (scope.about.history === 'none') {
@@ -469,7 +516,7 @@ export function Quality(props: ViewProps) {
 }
 
 function StoredQuality({ scope }: { scope: Scope }) {
-    const all = useAnswers<StoredFlows>([question(scope, { top: '0', fields: 'start_time' })], scope.round);
+    const all = useAnswers<StoredFlows>([question(scope, COUNT)], scope.round);
     const [answer] = all.answers;
     const hasTransactions = scope.about.transactions.length > 0;
     const flows = link('flows', { of: 'stored', where: scope.where, ...scopeSettings(scope), sort: 'response' });
@@ -484,7 +531,8 @@ function StoredQuality({ scope }: { scope: Scope }) {
             {answer && answer.matching > 0 && !all.problems[0] && (
                 <>
                     <p role="status">
-                        Flows of this time: {count(answer.matching)} (<a href={flows}>all of them, by response time</a>).
+                        Flows of this time: {count(answer.matching)}
+                        {scope.about.mode !== 'file' && [' (', <a href={flows}>all of them, by response time</a>, ')']}.
                     </p>
                     <SlowServers scope={scope} />
                     <Loss scope={scope} />
@@ -492,29 +540,20 @@ function StoredQuality({ scope }: { scope: Scope }) {
                         scope={scope}
                         title="Failed connections"
                         note="TCP connections that did not open, and those that ended by RST before both sides had sent FIN."
-                        by={SERVERS}
+                        of={CONNECTIONS}
                         head="server – port"
-                        among="tcp"
-                        tried="flows"
-                        failed="failed"
                         what="TCP flow"
                         none="No TCP was seen."
                         selects="tcp_failure"
-                        reasons={FAILED}
                     />
                     <Failures
                         scope={scope}
                         title="DNS failures"
                         note="Questions of DNS that failed, by the first name that their flow asked for."
-                        by="dns_name"
+                        of={NAMES}
                         head="name"
-                        among="dns_queries > 0"
-                        tried="dns_queries"
-                        failed="dns_failed"
                         what="question"
                         none="No questions of DNS were seen."
-                        reasons={DNS}
-                        sums="dns_forgotten,dns_response_mean_ns"
                         more={[timed('mean time', 'dns_response_mean_ns')]}
                         also={forgotten}
                     />
@@ -522,15 +561,10 @@ function StoredQuality({ scope }: { scope: Scope }) {
                         scope={scope}
                         title="HTTP failures"
                         note="Requests of HTTP/1 that failed, by the host of the first one of their connection. What TLS encrypts is not seen."
-                        by="http_host"
+                        of={REQUESTS}
                         head="host"
-                        among="http_requests > 0"
-                        tried="http_requests"
-                        failed="http_errors"
                         what="request"
                         none="No requests of HTTP/1 were seen."
-                        reasons={HTTP}
-                        sums="http_response_mean_ns"
                         more={[timed('mean time', 'http_response_mean_ns')]}
                     />
                     <Handshakes scope={scope} />

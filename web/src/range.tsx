@@ -23,11 +23,12 @@ const LAST: [string, string, number][] = [
 ];
 
 /** A store may have years; a memory and files have an end. */
-const defaultFrom = (about: About) => (about.mode === 'view' || about.history === 'memory' ? 'all' : '-1h');
+const defaultFrom = (about: About) => (about.mode !== 'probe' || about.history === 'memory' ? 'all' : '-1h');
 
 /** The range of the settings of a view. */
 export function rangeOf(settings: URLSearchParams, about: About): Range {
-    const [from, to] = [settings.get('from') ?? '', settings.get('to') ?? ''];
+    // A file has one time, whatever the URL says.
+    const [from, to] = about.mode === 'file' ? ['', ''] : [settings.get('from') ?? '', settings.get('to') ?? ''];
     const isKnown = from === 'all' || LAST.some(([name]) => name === from);
     if (isKnown) return { from, to: '' };
     const isSpan = !Number.isNaN(Date.parse(from)) && Date.parse(to) > Date.parse(from);
@@ -65,14 +66,14 @@ const MS: [string, number][] = [
     ['ms', 1],
 ];
 /** Lengths of intervals. The next one is at most three times as long. */
-const EVERY_MS = [
+export const EVERY_MS = [
     ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((ms) => ms),
     ...[1, 2, 5, 10, 20, 30].map((seconds) => seconds * 1000),
     ...[1, 2, 5, 10, 20, 30].map((minutes) => minutes * 60_000),
     ...[1, 2, 4, 6, 12].map((hours) => hours * 3_600_000),
     ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((days) => days * 86_400_000),
 ];
-const MAX_INTERVALS = 200;
+export const MAX_INTERVALS = 200;
 
 /** The intervals in which a time is shown: the shortest of which there are at most 200. */
 export function everyOf({ from_ms, to_ms }: Span): number {

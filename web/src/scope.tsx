@@ -7,7 +7,7 @@ import type { Chooser } from './groups';
 import { Alert, Mistake } from './parts';
 import { type Range, RangeBar, type Span, narrowed, rangeOf, rangeText, span } from './range';
 import { link, parse } from './route';
-import { count, instant, many } from './text';
+import { count, instant, many, shown } from './text';
 
 export interface ViewProps {
     settings: URLSearchParams;
@@ -25,15 +25,16 @@ export interface Scope extends ViewProps {
     askAgain: () => void;
     /** Changes settings of the URL. */
     go: (change: Record<string, string>) => void;
-    /** Selects a time, which can be undone. */
-    select: (span: Span) => void;
+    /** Selects a time, which can be undone; undefined if there is one only. */
+    select?: (span: Span) => void;
     chooser: Chooser;
 }
 
 export function useScope(view: string, { settings, about, fields }: ViewProps): Scope {
     const [round, setRound] = useState(0);
     const range = rangeOf(settings, about);
-    const where = settings.get('where') ?? '';
+    const isFile = about.mode === 'file';
+    const where = isFile ? '' : (settings.get('where') ?? '');
     // The time of the question, not of each picture of the page.
     const times = useMemo(() => span(range, about), [range.from, range.to, round]);
     // From what the URL has then: a plot keeps this function for longer than other settings hold.
@@ -51,8 +52,8 @@ export function useScope(view: string, { settings, about, fields }: ViewProps): 
         round,
         askAgain: () => setRound(round + 1),
         go,
-        select: (to) => go(narrowed(settings, range, to)),
-        chooser: { fields: byName, where, go: (where) => go({ where }) },
+        select: isFile ? undefined : (to) => go(narrowed(settings, range, to)),
+        chooser: { fields: byName, where, go: isFile ? undefined : (where) => go({ where }) },
     };
 }
 
@@ -75,11 +76,24 @@ export const Nothing = () => (
     </p>
 );
 
+/** What a file has, and from where. */
+const Facts = ({ facts }: { facts: [string, string][] }) => (
+    <dl class="facts" aria-label="This file">
+        {facts.map(([name, text]) => (
+            <div key={name}>
+                <dt>{name}</dt>
+                <dd>{shown(text)}</dd>
+            </div>
+        ))}
+    </dl>
+);
+
 /** Time and filter of a view. `shown` is the time that is shown, where the range does not say it. */
-export function ScopeBars({ scope, shown }: { scope: Scope; shown: Span | undefined }) {
+export function ScopeBars({ scope, shown: time }: { scope: Scope; shown: Span | undefined }) {
+    if (scope.about.facts) return <Facts facts={scope.about.facts} />;
     return (
         <>
-            <RangeBar {...scope} shown={scope.span ?? shown} />
+            <RangeBar {...scope} shown={scope.span ?? time} />
             <Filter {...scope} go={(where) => scope.go({ where })} />
         </>
     );

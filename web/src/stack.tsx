@@ -47,7 +47,7 @@ function drawn({ starts_ms, every_ms, layers }: Stack, rate: (value: number) => 
     return [times, ...sums.reverse()];
 }
 
-function options(stack: Stack, width: number, format: (value: number) => string, hover: (at?: number) => void, select: (span: Span) => void): uPlot.Options {
+function options(stack: Stack, width: number, format: (value: number) => string, hover: (at?: number) => void, select?: (span: Span) => void): uPlot.Options {
     const { starts_ms, every_ms, layers } = stack;
     const interval = (plot: uPlot, left: number) => {
         const at = Math.floor((plot.posToVal(left, 'x') * 1000 - starts_ms[0]!) / every_ms);
@@ -58,7 +58,7 @@ function options(stack: Stack, width: number, format: (value: number) => string,
         ...COMMON,
         width,
         height: HEIGHT,
-        cursor: { drag: { x: true, y: false, setScale: false }, y: false, points: { show: false } },
+        cursor: { drag: { x: select !== undefined, y: false, setScale: false }, y: false, points: { show: false } },
         axes: axes(format),
         series: [
             {},
@@ -75,7 +75,7 @@ function options(stack: Stack, width: number, format: (value: number) => string,
             setSelect: [
                 (plot) => {
                     const { left, width } = plot.select;
-                    if (width < 2) return;
+                    if (width < 2 || !select) return;
                     const [first, last] = [interval(plot, left), interval(plot, left + width)];
                     select({ from_ms: starts_ms[first]!, to_ms: starts_ms[last]! + every_ms });
                 },
@@ -114,7 +114,8 @@ export function StackPlot(props: {
     rate: (value: number) => number;
     /** A rate in words. */
     format: (value: number) => string;
-    select: (span: Span) => void;
+    /** Selects a time, if that is possible. */
+    select?: (span: Span) => void;
 }) {
     const { title, stack, unit, rate, format, select } = props;
     const place = useRef<HTMLDivElement>(null);
@@ -124,7 +125,7 @@ export function StackPlot(props: {
     const [isOpen, open] = useState(false);
     useEffect(() => {
         const parent = place.current!;
-        const all = options(stack, parent.clientWidth, format, hover, (span) => latest.current(span));
+        const all = options(stack, parent.clientWidth, format, hover, select && ((span) => latest.current?.(span)));
         return kept(new uPlot(all, drawn(stack, rate), parent), parent);
     }, [stack]);
     const { starts_ms, layers, every_ms } = stack;
@@ -138,18 +139,18 @@ export function StackPlot(props: {
             <div
                 ref={place}
                 role="img"
-                aria-label={`${title}, areas over time; the table below has their values, and selects intervals as dragging in the plot does`}
+                aria-label={`${title}, areas over time; the table below has their values${select ? ', and selects intervals as dragging in the plot does' : ''}`}
             />
             <Legend stack={stack} at={at} format={of} />
             <details onToggle={(event) => open(event.currentTarget.open)}>
                 <summary>Table: {title}</summary>
-                {isOpen && <Intervals title={title} stack={stack} unit={unit} total={total} select={(at) => select({ from_ms: starts_ms[at]!, to_ms: starts_ms[at]! + every_ms })} />}
+                {isOpen && <Intervals title={title} stack={stack} unit={unit} total={total} select={select && ((at) => select({ from_ms: starts_ms[at]!, to_ms: starts_ms[at]! + every_ms }))} />}
             </details>
         </section>
     );
 }
 
-function Intervals(props: { title: string; stack: Stack; unit: string; total: (at: number) => number; select: (at: number) => void }) {
+function Intervals(props: { title: string; stack: Stack; unit: string; total: (at: number) => number; select?: (at: number) => void }) {
     const { title, stack, unit, total, select } = props;
     const times = clocks(stack.starts_ms.map((ms) => ms / 1000));
     const numbers = [...stack.layers.keys(), stack.layers.length].map((at) => at + 1);
@@ -160,9 +161,13 @@ function Intervals(props: { title: string; stack: Stack; unit: string; total: (a
                     key={at}
                     numbers={numbers}
                     cells={[
-                        <button type="button" class="plain" title="Only this interval" onClick={() => select(at)}>
-                            {time}
-                        </button>,
+                        select ? (
+                            <button type="button" class="plain" title="Only this interval" onClick={() => select(at)}>
+                                {time}
+                            </button>
+                        ) : (
+                            time
+                        ),
                         ...stack.layers.map(({ values }) => count(values[at] ?? 0)),
                         count(total(at)),
                     ]}

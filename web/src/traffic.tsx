@@ -1,7 +1,8 @@
 // Traffic of stored flows: over time by group, and who, where to, and with what.
 import { useMemo, useRef } from 'preact/hooks';
-import type { Flow, Groups } from './api';
+import type { Flow, Groups, Parameters } from './api';
 import { type Question, useAnswers } from './ask';
+import { isOffered } from './file';
 import { type Chooser, GroupTable, type NumberColumn, choice, columnsOf, counted, groupText, isGroup, number } from './groups';
 import { Bar } from './parts';
 import { type Span, everyOf, everyText, parametersOf } from './range';
@@ -24,6 +25,7 @@ const STACKS: [string, string][] = [
 const OF_BOTH_SIDES = ['host', 'country', 'as'];
 const LAYERS = 8;
 const ROWS = ['8', '20', '100', '1000'];
+const ROWS_OF_FILE = ROWS.slice(0, 3);
 
 type Figure = 'bytes' | 'packets' | 'flows';
 const FIGURES: Record<Figure, { name: string; title: string; unit: string; rate: (sum: number, seconds: number) => number; of: string }> = {
@@ -31,6 +33,8 @@ const FIGURES: Record<Figure, { name: string; title: string; unit: string; rate:
     packets: { name: 'packets', title: 'Packets per second', unit: 'packets', rate: (sum, seconds) => sum / seconds, of: 'p/s' },
     flows: { name: 'flows', title: 'New flows per second', unit: 'flows', rate: (sum, seconds) => sum / seconds, of: '/s' },
 };
+
+const FIGURE_NAMES = Object.keys(FIGURES) as Figure[];
 
 /** The flows of the range, and the time that they take. */
 interface Totals {
@@ -49,7 +53,7 @@ function totalsOf({ groups }: Groups, span: Span | undefined): Totals | undefine
     return { flows: all('flows'), packets: all('packets'), bytes: all('bytes'), span: span ?? whole };
 }
 
-function question(scope: Scope, span: Span | undefined, more: Record<string, string>): Question {
+function question(scope: Scope, span: Span | undefined, more: Parameters): Question {
     return { path: '/stored', parameters: { ...parametersOf(span), where: scope.where, ...more } };
 }
 
@@ -102,9 +106,7 @@ const columnOfSum = (by: string, figure: Figure) => (hasSides(by) && figure !== 
 function TimeLine({ scope, totals, figure }: { scope: Scope; totals: Totals | undefined; figure: Figure }) {
     const by = scope.settings.get('by') || 'application';
     const every_ms = totals ? everyOf(totals.span) : 0;
-    const column = columnOfSum(by, figure);
-    const intervals = { by, every: everyText(every_ms), top: String(LAYERS), numbers: column, sort: column };
-    const asked = totals && [question(scope, totals.span, intervals)];
+    const asked = totals && [question(scope, totals.span, stacked(by, figure, everyText(every_ms)))];
     const { answers, problems, isAsking } = useAnswers<Groups>(asked, scope.round);
     const [answer] = answers;
     const line = useMemo(
@@ -139,7 +141,7 @@ function TimeLinePlot({ line, scope }: { line: Line; scope: Scope }) {
                 select={scope.select}
             />
             <p class="note">
-                Intervals of {everyText(stack.every_ms)}. Drag over the plot to select a time.
+                Intervals of {everyText(stack.every_ms)}.{scope.select && ' Drag over the plot to select a time.'}
                 {hasSides(by) && ` ${of_sides}`}
                 {after > 0 && ` ${count(after)} ${unit} of these flows came after this time.`}
                 {elsewhere > 0 && ` ${count(elsewhere)} ${unit} are in groups for which there was no memory.`}
@@ -149,7 +151,8 @@ function TimeLinePlot({ line, scope }: { line: Line; scope: Scope }) {
 }
 
 function TimeLineChoice({ scope, by, figure }: { scope: Scope; by: string; figure: Figure }) {
-    const known = STACKS.some(([name]) => name === by) ? STACKS : [...STACKS, [by, by] as [string, string]];
+    const offered = STACKS.filter(([name]) => isOffered(stacked(name, figure, '')));
+    const known = offered.some(([name]) => name === by) ? offered : [...offered, [by, by] as [string, string]];
     return (
         <p class="controls">
             <label>
@@ -175,7 +178,7 @@ function TimeLineChoice({ scope, by, figure }: { scope: Scope; by: string; figur
             <label>
                 Rows{' '}
                 <select value={rowsOf(scope)} onChange={(event) => scope.go({ rows: event.currentTarget.value === ROWS[0] ? '' : event.currentTarget.value })}>
-                    {ROWS.map((rows) => (
+                    {offeredRows().map((rows) => (
                         <option key={rows}>{rows}</option>
                     ))}
                 </select>
@@ -184,7 +187,8 @@ function TimeLineChoice({ scope, by, figure }: { scope: Scope; by: string; figur
     );
 }
 
-const rowsOf = ({ settings }: Scope) => ROWS.find((rows) => rows === settings.get('rows')) ?? ROWS[0]!;
+const offeredRows = () => ROWS.filter((rows) => isOffered(ranked('host', 'bytes', rows)));
+const rowsOf = ({ settings }: Scope) => offeredRows().find((rows) => rows === settings.get('rows')) ?? ROWS[0]!;
 
 interface Ranking {
     title: string;
@@ -204,6 +208,20 @@ const RANKINGS: Ranking[] = [
 
 /** What is shown of each group. */
 const numbersOf = (by: string) => (by === 'host' ? 'flows,packets,bytes,sent_bytes,received_bytes' : 'flows,packets,bytes');
+const TOTALS: Parameters = { by: 'protocol', numbers: 'flows,packets,bytes,first_time,last_time', top: '1000' };
+const ranked = (by: string, figure: Figure, rows: string): Parameters => ({ by, top: rows, numbers: numbersOf(by), sort: figure });
+
+function stacked(by: string, figure: Figure, every: string): Parameters {
+    const column = columnOfSum(by, figure);
+    return { by, every, top: String(LAYERS), numbers: column, sort: column };
+}
+
+/** What a file has the answers of: of each group all figures, one after another, which are of the same sums. */
+export const QUESTIONS: Parameters[] = [
+    TOTALS,
+    ...STACKS.flatMap(([by]) => FIGURE_NAMES.map((figure) => stacked(by, figure, ''))),
+    ...RANKINGS.flatMap(({ by }) => FIGURE_NAMES.flatMap((figure) => ROWS_OF_FILE.map((rows) => ranked(by, figure, rows)))),
+];
 
 function columns(totals: Totals, figure: Figure, by: string): NumberColumn[] {
     // Together, hosts have most flows twice.
@@ -220,7 +238,7 @@ function columns(totals: Totals, figure: Figure, by: string): NumberColumn[] {
 }
 
 function TopTable({ scope, totals, figure, of }: { scope: Scope; totals: Totals | undefined; figure: Figure; of: Ranking }) {
-    const asked = totals && [question(scope, scope.span, { by: of.by, top: rowsOf(scope), numbers: numbersOf(of.by), sort: figure })];
+    const asked = totals && [question(scope, scope.span, ranked(of.by, figure, rowsOf(scope)))];
     const { answers, problems, isAsking } = useAnswers<Groups>(asked, scope.round);
     // Shares of older rows are those of the totals of that time.
     const of_rows = useRef<[Totals, Figure] | undefined>(undefined);
@@ -259,9 +277,8 @@ export function Traffic(props: ViewProps) {
 }
 
 function StoredTraffic({ scope }: { scope: Scope }) {
-    const figures = Object.keys(FIGURES) as Figure[];
-    const figure = figures.find((figure) => figure === scope.settings.get('figure')) ?? 'bytes';
-    const { answers, problems, isAsking } = useAnswers<Groups>([question(scope, scope.span, { by: 'protocol', numbers: 'flows,packets,bytes,first_time,last_time', top: '1000' })], scope.round);
+    const figure = FIGURE_NAMES.find((figure) => figure === scope.settings.get('figure')) ?? 'bytes';
+    const { answers, problems, isAsking } = useAnswers<Groups>([question(scope, scope.span, TOTALS)], scope.round);
     const [answer] = answers;
     const known = answer && totalsOf(answer, scope.span);
     const totals = isAsking ? undefined : known;

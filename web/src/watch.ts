@@ -2,6 +2,7 @@
 // state: it is only asked whether it is there.
 import { useEffect, useState } from 'preact/hooks';
 import { type About, type History, Refusal, type Status, get } from './api';
+import { isFile } from './file';
 
 const INTERVAL_MS = 1000;
 /** What is kept changes slowly. */
@@ -39,7 +40,7 @@ async function next(before: Watched): Promise<Watched> {
         const isOld = !isSame || Date.now() - (before.askedAbout ?? 0) >= ABOUT_INTERVAL_MS;
         const about = before.about && !isOld ? before.about : await get<About>('/about');
         const askedAbout = isOld ? Date.now() : before.askedAbout;
-        if (about.mode === 'view') return { about, askedAbout, needsToken: false };
+        if (about.mode !== 'probe') return { about, askedAbout, needsToken: false };
         const known = isSame ? before.history : undefined;
         const after = known?.time_ms.at(-1);
         const [status, later] = await Promise.all([
@@ -64,11 +65,12 @@ export function useWatched(): [Watched, () => void] {
         let ended = false;
         let timer: number | undefined;
         const step = async () => {
-            if (!document.hidden) {
+            // A file in a tab that is not seen is asked once, too.
+            if (!document.hidden || isFile) {
                 state = await next(state);
                 if (!ended) setWatched(state);
             }
-            if (!ended) timer = setTimeout(step, INTERVAL_MS);
+            if (!ended && !isFile) timer = setTimeout(step, INTERVAL_MS);
         };
         void step();
         return () => {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -45,6 +46,23 @@ export async function open(probe, fragment = '', settings = {}, scheme = 'http')
     });
     await page.goto(`${origin}/${fragment}`);
     return { page, faults, origin, close: () => context.close() };
+}
+
+/** Opens a file, without a network. All that it logs, and all that it asks for, is in `faults`. */
+export async function openFile(path, fragment = '', settings = {}) {
+    const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, offline: true, ...settings });
+    const page = await context.newPage();
+    page.setDefaultTimeout(BOUND);
+    const url = pathToFileURL(path).href;
+    const faults = [];
+    page.on('pageerror', (error) => faults.push(error.message));
+    page.on('console', (message) => faults.push(message.text()));
+    page.on('request', (request) => {
+        const isOwn = request.url().split('#')[0] === url || request.url().startsWith('data:image/svg+xml;');
+        if (!isOwn) faults.push(request.url());
+    });
+    await page.goto(`${url}${fragment}`);
+    return { page, faults, url, close: () => context.close() };
 }
 
 /** First cell and another one of each row of a table. */

@@ -113,6 +113,11 @@ export function packets(file, flow, ...options) {
 export const explained = (file, flow) =>
     execFileSync(WEIR, ['tcp', file, '--explain', flow, '-q'], { encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'ignore'] }).split('\n').slice(1);
 
+/** Writes the page of files into one file. */
+export function writePage(path, files, ...options) {
+    execFileSync(WEIR, ['read', ...files, '-q', '-o', 'csv:/dev/null', '--overwrite', '--html', path, ...options]);
+}
+
 /** Connections that failed, by the reason that `weir tcp` gives. */
 export function failures(files) {
     const out = execFileSync(WEIR, ['tcp', ...files, '--json', '-'], { encoding: 'utf8', maxBuffer: 1 << 28, stdio: ['ignore', 'pipe', 'ignore'] });

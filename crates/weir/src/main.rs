@@ -29,6 +29,8 @@ mod names;
 mod outputs;
 mod packet_records;
 mod packets;
+mod page_answers;
+mod page_file;
 mod pages;
 mod plan;
 mod probe;

@@ -9,6 +9,7 @@ use crate::files::{self, Target};
 use crate::ledger_text::{self, has_problems};
 use crate::memory::{self, ViewMemory};
 use crate::names::SharedNames;
+use crate::page_file::PageOutput;
 use crate::run_status::RunStatus;
 use crate::settings::key_options;
 use crate::summary::{self, TrafficSummary};
@@ -72,8 +73,16 @@ pub struct Outputs {
     /// Owner of new files; `None` for the user and group of the process.
     pub owner: Option<Owner>,
     pub stats: Option<PathBuf>,
+    /// The store that the page of `--html` is made of.
+    pub page: Option<PageStore>,
     /// Times after which sinks try again.
     pub timing: Timing,
+}
+
+/// A store in a temporary folder, which gets the records that the sinks get.
+pub struct PageStore {
+    pub spec: SinkSpec,
+    pub columns: Vec<&'static Column>,
 }
 
 #[derive(Default)]
@@ -165,8 +174,22 @@ impl Outputs {
             anonymiser: None,
             owner: None,
             stats,
+            page: None,
             timing: Timing::default(),
         }
+    }
+
+    /// Adds the page of `--html`, in place of the table if it goes to standard output and there is no `-o`.
+    pub fn add_page(&mut self, page: &PageOutput, store: PageStore, options: &arguments::Sinks) {
+        let (option, target) = page.target();
+        let is_default = options.outputs.is_empty() && target == Target::StandardOutput;
+        if let Some(table) = self.sinks.iter_mut().find(|sink| is_default && sink.spec.is_standard_output()) {
+            *table = RecordSink::table("/dev/null");
+            self.on_standard_output = None;
+            self.targets.retain(|(_, target)| *target != Target::StandardOutput || self.stats.is_some());
+        }
+        self.targets.push((option, target));
+        self.page = Some(store);
     }
 
     /// The targets of the sinks.
@@ -177,7 +200,9 @@ impl Outputs {
     /// Targets that sinks open also after the start.
     pub fn later_targets(&self) -> Vec<Target> {
         let specs = self.sinks.iter().chain(&self.transactions).map(|sink| &sink.spec);
-        specs.filter(|spec| Target::is_opened_later(spec)).flat_map(Target::all_of).collect()
+        let of_page = self.page.iter().filter_map(|page| page.spec.folder()?.parent());
+        let of_page = of_page.map(|folder| Target::Folder(folder.into()));
+        specs.filter(|spec| Target::is_opened_later(spec)).flat_map(Target::all_of).chain(of_page).collect()
     }
 
     pub fn table_on_standard_output(&self) -> bool {
@@ -194,7 +219,8 @@ impl Outputs {
         let queues =
             Exporter::memory_bytes_for(self.transactions.len(), Exporter::transaction_batches(BackPressure::Drop));
         let transaction_bytes = transactions.sum::<u64>() + queues as u64;
-        let store_bytes = stores.sum::<u64>() + failovers * FailoverSink::MEMORY_BYTES as u64 + transaction_bytes;
+        let page = self.page.iter().map(|page| page.spec.memory_bytes(&page.columns, false));
+        let store_bytes = stores.chain(page).sum::<u64>() + failovers * FailoverSink::MEMORY_BYTES as u64 + transaction_bytes;
         ViewMemory { store_bytes, ..self.view_memory }
     }
 
@@ -365,7 +391,8 @@ impl Outputs {
                 stats = Some(files::wait_for_reader(&stats_option(path), stop, open)?);
             }
         }
-        let (sinks, stats) = (sinks.into_iter().flatten().collect(), stats.flatten());
+        let page = self.page.as_ref().map(|page| self.open_page(page, options, key)).transpose()?;
+        let (sinks, stats) = (sinks.into_iter().flatten().chain(page).collect(), stats.flatten());
         let transactions = transactions.into_iter().collect::<Option<Vec<_>>>().filter(|sinks| !sinks.is_empty());
         Ok(OpenOutputs { sinks, transactions, summary: Arc::default(), stats })
     }
@@ -421,6 +448,23 @@ impl Outputs {
         let opened = self.anonymised(opened, options)?;
         let gets_all = expressions.is_empty() && share.is_none();
         Ok(if gets_all { opened } else { Box::new(SelectingSink::new(&name, opened, expressions, *share)) })
+    }
+
+    /// Opens the store of the page: of flows of both directions, as those of a view.
+    fn open_page(
+        &self,
+        PageStore { spec, columns }: &PageStore,
+        options: &arguments::Sinks,
+        key: KeyOptions,
+    ) -> Result<Box<dyn Sink + Send>, Error> {
+        let export = self.export_options(options, key, FileMode::New);
+        let export = ExportOptions { uniflow: false, stored_columns: columns.clone(), ..export };
+        // Expressions have the true values.
+        let opened = self.anonymised(spec.open(&export)?, options)?;
+        Ok(match &options.records {
+            None => opened,
+            Some(condition) => Box::new(SelectingSink::new(spec.name(), opened, vec![condition.clone()], None)),
+        })
     }
 
     /// Opens a sink of transactions.
@@ -640,11 +684,16 @@ pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatu
 /// Writes JSON to its file, or to standard output. `problem` is logged if that fails.
 pub fn write_json(mut json: Vec<u8>, path: &Path, file: Option<File>, problem: &str) -> RunStatus {
     json.push(b'\n');
-    let Some(file) = file else { return console::print(&json) };
+    write_text(json, path, file, problem)
+}
+
+/// The same of a text, which ends with a line break.
+pub fn write_text(mut text: Vec<u8>, path: &Path, file: Option<File>, problem: &str) -> RunStatus {
+    let Some(file) = file else { return console::print(&text) };
     if let Some(compression) = Compression::of(&path.to_string_lossy()) {
-        json = compression.compress(&json);
+        text = compression.compress(&text);
     }
-    if let Err(error) = files::truncate(file).and_then(|file| files::WholeTexts(file).write_all(&json)) {
+    if let Err(error) = files::truncate(file).and_then(|file| files::WholeTexts(file).write_all(&text)) {
         error!(error = %Error::file(path, error), "{problem}");
         return RunStatus::Problems;
     }

@@ -123,6 +123,7 @@ fn option_of_records(read: &Read) -> Option<&'static str> {
     let given = [
         (sinks.outputs.len() > 1, "the other -o"),
         (read.rules.is_some(), "--rules"),
+        (read.html.is_some(), "--html"),
         (read.reporting.stats.is_some(), "--stats"),
         (read.from_ns.is_some(), "--from"),
         (read.to_ns.is_some(), "--to"),

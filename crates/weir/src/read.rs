@@ -13,6 +13,7 @@ use crate::missing_options;
 use crate::names::SharedNames;
 use crate::outputs::{Outputs, log_sink_failure};
 use crate::packet_records;
+use crate::page_file::{self, PageOutput};
 use crate::run_status::{Ended, RunStatus};
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::{record_transactions, settings, start_error};
@@ -43,14 +44,19 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let sources = read.sources();
     if let Some(stored) = stored::paths(&sources)? {
-        return stored::run(read, &stored, StopSignal::register).map(|ended| ended.status);
+        return stored::run(read, &stored, || register(read)).map(|ended| ended.status);
     }
     for output in &read.sinks.outputs {
         if let Output::Packets(path) = output {
             return packet_records::run(read, path);
         }
     }
-    run_pipeline(read, &sources, StopSignal::register).map(|ended| ended.status)
+    run_pipeline(read, &sources, || register(read)).map(|ended| ended.status)
+}
+
+/// The page has a folder, which each ending removes.
+fn register(read: &Read) -> Result<StopSignal, Error> {
+    if read.html.is_some() { StopSignal::register_without_end() } else { StopSignal::register() }
 }
 
 /// Meters packets. `register` says what signals do.
@@ -65,7 +71,8 @@ pub fn run_pipeline(
     anonymisation::check(&read.sinks, read.rules.as_deref())?;
     let metering = &input::metering_of(sources, &read.metering)?;
     let timing = read.times.timing();
-    let outputs = outputs(read, sources, metering)?;
+    let mut page = read.html.as_deref().map(|path| PageOutput::new(path, false)).transpose()?;
+    let outputs = outputs(read, sources, metering, page.as_ref())?;
     let actions = read.rules.as_deref().map(Actions::load).transpose()?;
     actions.iter().try_for_each(|actions| actions.check(sources, &outputs.targets, metering, &read.enrichment))?;
     let mut settings = settings(metering)?;
@@ -105,6 +112,7 @@ pub fn run_pipeline(
     let when_full = if reads_captures { WhenFull::Wait(stop.clone()) } else { WhenFull::Drop };
     let filter = metering.selection.filter.as_deref();
     let actions = actions.map(|actions| actions.open(sources, 1, &when_full, &timing, filter)).transpose()?;
+    page.iter_mut().try_for_each(|page| page.open(mode, &stop))?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
         Sandbox::enter(&outputs.later_targets(), &pipes, &[], Restrictions::of(sources, sends_by_dpdk, false));
@@ -124,15 +132,26 @@ pub fn run_pipeline(
         Settings { observer, interface_names, enricher, transaction_enricher, memory_thread, timing, ..settings };
     let (pipeline, exporter) = start_pipeline(settings, sinks, transactions, actions, is_requested)?;
     let pipeline = pipeline.with_searches(searches);
-    stop_signal.start_thread_with(&timing, exporter.end_soon());
-    let (ledger, Ended { status, problems }) = meter(&mut source, pipeline, exporter, &stop, progress);
+    stop_signal.start_thread_with(&timing, page_file::or_abandon(exporter.end_soon(), page.as_ref()));
+    let (mut ledger, Ended { mut status, problems }) = meter(&mut source, pipeline, exporter, &stop, progress);
     names.iter().for_each(SharedNames::log_left_out);
+    if let Some(page) = page {
+        status = status.and(page.write(read, &mut ledger, &problems));
+    }
     Ok(Ended { status: outputs.report(&ledger, open, &read.reporting, status, None), problems })
 }
 
 /// The outputs, which are valid, and no input.
-fn outputs(read: &Read, sources: &[SourceSpec], metering: &Metering) -> Result<Outputs, Error> {
-    let outputs = Outputs::new(&read.sinks, metering, &read.enrichment, read.reporting.stats.as_deref());
+fn outputs(
+    read: &Read,
+    sources: &[SourceSpec],
+    metering: &Metering,
+    page: Option<&PageOutput>,
+) -> Result<Outputs, Error> {
+    let mut outputs = Outputs::new(&read.sinks, metering, &read.enrichment, read.reporting.stats.as_deref());
+    if let Some(page) = page {
+        outputs.add_page(page, page.store(metering, &read.enrichment), &read.sinks);
+    }
     Error::of(outputs.problems(&read.sinks))?;
     outputs.check_transactions(metering, true)?;
     files::check_targets(sources, &outputs.targets)?;

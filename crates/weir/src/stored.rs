@@ -5,9 +5,10 @@ use crate::arguments::{Arguments, Command, Output, Read, RecordSink, Sinks};
 use crate::console::progress::Progress;
 use crate::enrichment::Enricher;
 use crate::error::{Error, InputError};
-use crate::files::{self, Target};
+use crate::files;
 use crate::input;
 use crate::outputs::{Outputs, log_sink_failure};
+use crate::page_file::{self, PageOutput};
 use crate::run_status::{Ended, RunStatus};
 use crate::sandbox::{Restrictions, Sandbox};
 use crate::settings::key_options;
@@ -54,7 +55,8 @@ pub fn run(
     raise_limit_of_files();
     let mut reader = StoredReader::open(stored, read.times_ns()?)?;
     let paths: Vec<PathBuf> = stored.all().cloned().collect();
-    let mut outputs = outputs(read, &paths, reader.known(), reader.form)?;
+    let mut page = read.html.as_deref().map(|path| PageOutput::new(path, true)).transpose()?;
+    let mut outputs = outputs(read, &paths, &reader, page.as_ref())?;
     outputs.stored_form = reader.form;
     reader.select(selection(read));
     if let Some(fields) = needed_fields(read, &outputs)? {
@@ -70,16 +72,16 @@ pub fn run(
     }
     let stop_signal = register()?;
     let stop = stop_signal.flag();
-    let mut open = outputs.open(&read.sinks, key_options(&read.metering), read.output_files.mode(), &stop)?;
+    let mode = read.output_files.mode();
+    page.iter_mut().try_for_each(|page| page.open(mode, &stop))?;
+    let mut open = outputs.open(&read.sinks, key_options(&read.metering), mode, &stop)?;
     // Files are opened one after the other.
     if !read.hardening.no_sandbox {
-        let targets = outputs.sinks.iter().map(|sink| &sink.spec).filter(|spec| Target::is_opened_later(spec));
-        let targets: Vec<_> = targets.flat_map(Target::all_of).collect();
         // Of a folder, all files.
         let inside: Vec<PathBuf> =
             paths.iter().map(|path| if path.is_dir() { path.join("inside") } else { path.clone() }).collect();
         let inside: Vec<&Path> = inside.iter().map(PathBuf::as_path).collect();
-        Sandbox::enter(&targets, &[], &inside, Restrictions::of(&read.sources(), false, false));
+        Sandbox::enter(&outputs.later_targets(), &[], &inside, Restrictions::of(&read.sources(), false, false));
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let mut progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
@@ -94,10 +96,13 @@ pub fn run(
     let sinks = std::mem::take(&mut open.sinks);
     let exporter =
         Exporter::new(sinks, CpuAffinity::default(), BackPressure::Block, &settings).map_err(Error::Thread)?;
-    stop_signal.start_thread_with(&timing, exporter.end_soon());
+    stop_signal.start_thread_with(&timing, page_file::or_abandon(exporter.end_soon(), page.as_ref()));
     let sums = stored_sums::sum_up(read, &outputs, &mut reader, &stop, &mut progress);
     let sums = sums.map(|sums| sums.pass_on(&outputs, &open));
-    let (ledger, Ended { status, problems }) = export(&mut reader, sums, exporter, &stop, &mut progress);
+    let (mut ledger, Ended { mut status, problems }) = export(&mut reader, sums, exporter, &stop, &mut progress);
+    if let Some(page) = page {
+        status = status.and(page.write(read, &mut ledger, &problems));
+    }
     open.summary.lock().unwrap_or_else(PoisonError::into_inner).not_selected = reader.others();
     Ok(Ended { status: outputs.report(&ledger, open, &read.reporting, status, None), problems })
 }
@@ -199,14 +204,25 @@ fn check_options(read: &Read) -> Result<(), Error> {
 }
 
 /// The outputs: of the fields that stored flows have.
-fn outputs(read: &Read, paths: &[PathBuf], known: &[&'static Column], form: RowForm) -> Result<Outputs, Error> {
+fn outputs(
+    read: &Read,
+    paths: &[PathBuf],
+    reader: &StoredReader,
+    page: Option<&PageOutput>,
+) -> Result<Outputs, Error> {
+    let known = reader.known();
     let enriched: Vec<_> = read.enrichment.columns().collect();
     let has = |column: &&'static Column| known.contains(column) || enriched.contains(column);
     let mut outputs = Outputs::new(&read.sinks, &read.metering, &read.enrichment, read.reporting.stats.as_deref());
+    if let Some(page) = page {
+        let mut store = page.store(&read.metering, &read.enrichment);
+        store.columns.retain(has);
+        outputs.add_page(page, store, &read.sinks);
+    }
     if let Some(view) = &mut outputs.view {
         view.set_known(known);
         // Transactions have no TCP analysis in any case.
-        let numbers = view.unknown_names(!form.is_transactions);
+        let numbers = view.unknown_names(!reader.form.is_transactions);
         if !numbers.is_empty() {
             warn!(numbers = numbers.join(","), "these numbers of a view are not known of the stored flows");
         }
@@ -286,7 +302,7 @@ fn needed_fields(read: &Read, outputs: &Outputs) -> Result<Option<Vec<&'static C
         Some(ViewFormat::Table) => !outputs.shows_view(sink) && sink.spec.columns().is_none(),
         Some(_) => false,
     };
-    if !read.enrichment.tags.is_empty() || outputs.sinks.iter().any(reads_all) {
+    if outputs.page.is_some() || !read.enrichment.tags.is_empty() || outputs.sinks.iter().any(reads_all) {
         return Ok(None);
     }
     let mut needed: Vec<&'static Column> = Vec::new();

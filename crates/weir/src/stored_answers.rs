@@ -30,7 +30,7 @@ const MAX_COLLECTED: usize = 2000;
 /// Problems that an answer names one by one.
 const MAX_PROBLEMS: usize = 100;
 /// Rows of groups in intervals: more than a valid question may have, also with flows that end after its time.
-const MAX_ROWS: usize = 200_000;
+pub const MAX_ROWS: usize = 200_000;
 
 /// What answers the questions of a server.
 pub fn ask_store() -> AskStore {
@@ -120,32 +120,36 @@ fn sums(source: &FlowSource, question: &StoredQuestion, settings: &ViewSettings)
     Ok(read.answer(rows))
 }
 
-fn not_stored(place: &str, name: &str) -> StoredError {
+/// Why a question has no answer: flows do not have a field.
+pub fn not_stored(place: &str, name: &str) -> StoredError {
     StoredError::Question(format!("{place}: the stored flows of this time do not all have the field {name}"))
 }
 
 /// The columns of fields.
-fn fields_of(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static Column> {
+pub fn fields_of(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static Column> {
     names.into_iter().filter_map(field).flat_map(Field::columns).collect()
 }
 
 /// Flows that can be read, once.
-enum Opened {
+pub enum Opened {
     Files(Box<FlowReader>, Vec<Damage>),
     Memory(FlowsThen),
 }
 
 /// What was read.
-struct Read {
-    matching: u64,
-    others: u64,
-    is_cut: bool,
+#[derive(Clone)]
+pub struct Read {
+    /// Flows that match, and others.
+    pub matching: u64,
+    pub others: u64,
+    /// Not all were read.
+    pub is_cut: bool,
     problems: Problems,
 }
 
 impl Opened {
     /// Opens what has the fields of the expression.
-    fn new(source: &FlowSource, question: &StoredQuestion) -> Result<Self, StoredError> {
+    pub fn new(source: &FlowSource, question: &StoredQuestion) -> Result<Self, StoredError> {
         let opened = match source {
             FlowSource::Memory(recent) => Self::Memory(recent.now()),
             FlowSource::Files(paths) => {
@@ -160,14 +164,15 @@ impl Opened {
     }
 
     /// The fields that flows have. In memory, they have all that they were metered with.
-    fn known(&self) -> Vec<&'static Column> {
+    pub fn known(&self) -> Vec<&'static Column> {
         match self {
             Self::Files(reader, _) => reader.known().to_vec(),
             Self::Memory(_) => columns().iter().collect(),
         }
     }
 
-    fn check(&self, place: &str, name: &str) -> Result<(), StoredError> {
+    /// Checks that flows have a field, which something of the question names.
+    pub fn check(&self, place: &str, name: &str) -> Result<(), StoredError> {
         match field(name) {
             Some(of) if !self.known().contains(&of.column()) => Err(not_stored(place, name)),
             _ => Ok(()),
@@ -175,7 +180,7 @@ impl Opened {
     }
 
     /// Calls a function with each flow of the question, which has these fields.
-    fn read(
+    pub fn read(
         self,
         question: &StoredQuestion,
         fields: Vec<&'static Column>,
@@ -397,7 +402,8 @@ fn read_records(
 }
 
 impl Read {
-    fn answer(self, rows: Vec<u8>) -> StoredAnswer {
+    /// The answer with these rows.
+    pub fn answer(self, rows: Vec<u8>) -> StoredAnswer {
         let Self { matching, others, is_cut, problems } = self;
         let is_complete = !is_cut && problems.count == 0;
         StoredAnswer { rows, matching, read: matching + others, is_complete, problems: problems.texts() }
@@ -405,7 +411,7 @@ impl Read {
 }
 
 /// What is wrong with files.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Problems {
     first: Vec<String>,
     count: usize,

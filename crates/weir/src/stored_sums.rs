@@ -34,6 +34,7 @@ pub fn sum_up(
     let settings = outputs.view.as_ref()?;
     let [sink] = outputs.sinks.as_slice() else { return None };
     let needs_records = !outputs.shows_view(sink)
+        || outputs.page.is_some()
         || sink.condition.is_some()
         || sink.share.is_some()
         || read.sinks.anonymise.is_some()

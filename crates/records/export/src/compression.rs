@@ -54,6 +54,19 @@ impl Compression {
             Self::Zstandard => compress_to_vec(octets, CompressionLevel::Fastest),
         }
     }
+
+    /// The content of one frame.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn decompress(self, frame: &[u8]) -> io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        match self {
+            Self::Gzip => GzDecoder::new(frame).read_to_end(&mut content)?,
+            Self::Zstandard => StreamingDecoder::new(frame).map_err(io::Error::other)?.read_to_end(&mut content)?,
+        };
+        Ok(content)
+    }
 }
 
 /// The content of the whole frames at the beginning of a file. Its end is the end of the file, or

@@ -559,7 +559,7 @@ impl StoredSums<'_> {
         self.view.add_to_rows(sources.iter(), true, |sums| sums);
         self.view.add_to_rows(destinations.iter(), false, Sums::of_other_side);
         self.view.add_to_rows(both.iter(), true, Sums::of_both_sides);
-        view.merge(self.view);
+        view.merge(&self.view);
         for (protocol, bytes) in self.protocol_bytes.iter().enumerate() {
             if let Some(bytes) = bytes {
                 *totals.protocol_bytes.entry(u8::try_from(protocol).ok()).or_default() += bytes;

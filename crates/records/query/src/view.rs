@@ -229,6 +229,17 @@ impl View {
         }
     }
 
+    /// From now on the rows have another order.
+    ///
+    /// # Errors
+    /// The order names nothing that a view has.
+    pub fn set_order(&mut self, order: Option<Order>) -> Result<(), InvalidOrder> {
+        let settings = ViewSettings { order, ..self.settings.clone() };
+        let Self { settings, order, .. } = Self::new(settings)?;
+        (self.settings, self.order) = (settings, order);
+        Ok(())
+    }
+
     fn with_order(settings: ViewSettings, order: RowOrder) -> Self {
         let count_fields: Vec<_> = settings.counts.iter().map(|count| count.of_sides(&settings.fields)).collect();
         let total_sets = vec![DistinctSet::default(); count_fields.len()];
@@ -270,9 +281,14 @@ impl View {
     /// of their own, and all others are one row of each interval. This view has neither intervals nor counts.
     pub fn of_first_groups(&self, most: usize, every_ns: u64, groups: usize) -> Self {
         let (rows, _) = self.first_rows(most);
-        let others = self.groups() - rows.len();
+        self.of_groups(rows.into_iter().map(|row| row.key).collect(), every_ns, groups)
+    }
+
+    /// The same with these groups of this view, each of them once.
+    pub fn of_groups(&self, keys: Vec<Vec<FieldValue<'static>>>, every_ns: u64, groups: usize) -> Self {
+        let others = self.groups() - keys.len();
         let settings = ViewSettings { every_ns: Some(every_ns), groups, ..self.settings.clone() };
-        let kept = Some(Arc::new(KeptGroups::new(rows.into_iter().map(|row| row.key).collect(), others.max(1) as u64)));
+        let kept = Some(Arc::new(KeptGroups::new(keys, others.max(1) as u64)));
         Self { kept, ..Self::with_order(settings, self.order) }
     }
 
@@ -549,8 +565,9 @@ impl View {
         [source, if key.has_other { row(&mut key.keys[1]) } else { source }]
     }
 
-    /// Adds a view of other records, with the same fields and intervals. Its groups come behind those of this one.
-    pub fn merge(&mut self, part: Self) {
+    /// Adds a view of other records, with the same fields and intervals. Its groups come behind those of this one; if only
+    /// some have rows of their own here, the others join the rest.
+    pub fn merge(&mut self, part: &Self) {
         for (from, sums) in part.rows.iter().enumerate() {
             let key = &part.keys[from * part.key_values..][..part.key_values];
             if let Some(row) = self.merge_group(key, sums, part.amounts_of(from)) {

@@ -232,7 +232,7 @@ fn group_rows(settings: &ViewSettings, parts: &Parts, top: usize) -> Vec<u8> {
     let view = || View::new(settings.clone()).expect("these settings are checked");
     let mut all = view();
     for part in parts.lock().drain(..) {
-        all.merge(std::mem::replace(&mut *part.lock(), view()));
+        all.merge(&std::mem::replace(&mut *part.lock(), view()));
     }
     let mut rows = Vec::new();
     all.append_rows(ViewFormat::Json, top, &mut rows);

@@ -32,6 +32,7 @@ mod metrics;
 mod overrides;
 mod packets;
 mod page;
+mod page_file;
 mod parameters;
 mod recent;
 mod remote;
@@ -55,6 +56,7 @@ pub use packets::{
     AskPackets, FindPackets, FoundPackets, ListSegments, PacketError, PacketQuestion, SegmentQuestion, Segments,
     TimeLimit,
 };
+pub use page_file::{PageAnswers, PageFile, PageQuestion};
 pub use recent::{FlowsThen, RecentFlows};
 pub use remote::{InvalidUrl, ProbeUrl, RemoteAnswer, RemoteProbe};
 pub use report::{Control, FlowReplies, REPORT_AGE, ReloadReply, Report, Request};

@@ -10,6 +10,7 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, Method, Uri};
 use axum::response::{IntoResponse, Response};
+use weir_export::Compression;
 
 /// Name and content of each file.
 type Files = &'static [(&'static str, &'static [u8])];
@@ -87,6 +88,18 @@ fn asset_of(files: Files, name: &str) -> Option<Response> {
         (CACHE_CONTROL, FOR_A_YEAR),
     ];
     Some((headers, content).into_response())
+}
+
+/// A file that is embedded.
+pub fn embedded(name: &str) -> Option<&'static [u8]> {
+    file(FILES, name)
+}
+
+/// The content of the compressed asset whose name begins and ends so.
+pub fn plain_asset(start: &str, end: &str) -> Option<String> {
+    let is_asset = |name: &str| name.starts_with(start) && name.ends_with(&format!("{end}.gz"));
+    let (_, content) = FILES.iter().find(|(name, _)| is_asset(name))?;
+    String::from_utf8(Compression::Gzip.decompress(content).ok()?).ok()
 }
 
 fn file(files: Files, name: &str) -> Option<&'static [u8]> {

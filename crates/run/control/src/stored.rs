@@ -8,6 +8,7 @@ use crate::intervals;
 use crate::parameters::{self, InvalidQuery};
 use crate::recent::RecentFlows;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -194,6 +195,19 @@ pub struct AskStore {
 }
 
 impl StoredQuestion {
+    /// That of these parameters, of all times unless they say it. It ends when `stop` is set.
+    ///
+    /// # Errors
+    /// A parameter is invalid: the sentence.
+    pub fn without_limit(parameters: &BTreeMap<String, String>, stop: Arc<AtomicBool>) -> Result<Self, String> {
+        /// Longer than any question takes.
+        const DAYS: Duration = Duration::from_secs(100 * 86_400);
+        let query: Query = serde_json::from_value(serde_json::json!(parameters)).map_err(|error| error.to_string())?;
+        // As of a view: of all times, unless one is said.
+        let question = query.question(true).map_err(|error| error.to_string())?;
+        Ok(Self { deadline: Instant::now() + DAYS, is_abandoned: stop, ..question })
+    }
+
     /// Whether to stop reading: the time is over, or no client waits for the answer.
     pub fn is_over(&self) -> bool {
         self.is_abandoned.load(Ordering::Relaxed) || Instant::now() >= self.deadline

@@ -51,6 +51,11 @@ pub struct Read {
     #[arg(long, conflicts_with = "anonymise", help_heading = OUTPUT)]
     pub names: bool,
 
+    /// Write *Traffic* and *Quality* of the page of weir view as one HTML file, to send to someone: it needs no Weir and no
+    /// network (weir help page). Use - for standard output, where it replaces the table
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub html: Option<PathBuf>,
+
     #[command(flatten, next_help_heading = OUTPUT)]
     pub output_files: OutputFiles,
 
@@ -126,6 +131,7 @@ Examples:
                                                       who scans: different hosts and ports
   weir read capture.pcap --every 10s                  a time line
   weir read capture.pcap --sort duration --top 5      the longest flows
+  weir read capture.pcap --html report.html           a page with plots, to send to someone
   weir read flows --from -2h --by host                top talkers of the last two hours of a store
   weir read flows --where 'host 192.0.2.1' -o json:-  stored flows of a host
   weir read flows.ipfix --by host                     IPFIX files of Weir, YAF and others

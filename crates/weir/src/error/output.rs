@@ -34,6 +34,13 @@ pub enum OutputError {
     AnonymisedPackets(&'static str),
     #[error("--anonymise: the key was not read, so no output is opened; please report this")]
     NoAnonymisationKey,
+    #[error(
+        "--html writes the page, and this weir was built without it: build it with Node 20 or newer by make web, then build \
+         weir again"
+    )]
+    NoPage,
+    #[error("--html: the temporary folder (TMPDIR) cannot be used: {0}")]
+    PageFolder(weir_export::InvalidSpec),
     #[error("packets: needs the name of a file, or - for standard output (packets:FILE)")]
     NoPacketsPath,
     #[error("a capture is not readable on a terminal; name a file, or pipe it to a program")]

@@ -167,7 +167,7 @@ fn the_first_groups_have_the_same_intervals_as_among_all_and_the_others_share_a_
             let mut part = whole.of_first_groups(most, EVERY_NS, 1 << 20);
             part.reserve();
             part.add(flows);
-            few.merge(part);
+            few.merge(&part);
         }
         // Without the number of groups that a row sums up: of the whole time, and of the interval.
         let rows = |view: &View| {

@@ -4,6 +4,7 @@ mod enrichment;
 pub mod fields;
 mod filter;
 mod flow_names;
+mod html;
 mod link_types;
 mod live_table;
 mod local_time;
