@@ -220,7 +220,8 @@ impl Outputs {
             Exporter::memory_bytes_for(self.transactions.len(), Exporter::transaction_batches(BackPressure::Drop));
         let transaction_bytes = transactions.sum::<u64>() + queues as u64;
         let page = self.page.iter().map(|page| page.spec.memory_bytes(&page.columns, false));
-        let store_bytes = stores.chain(page).sum::<u64>() + failovers * FailoverSink::MEMORY_BYTES as u64 + transaction_bytes;
+        let store_bytes =
+            stores.chain(page).sum::<u64>() + failovers * FailoverSink::MEMORY_BYTES as u64 + transaction_bytes;
         ViewMemory { store_bytes, ..self.view_memory }
     }
 

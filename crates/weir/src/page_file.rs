@@ -56,7 +56,8 @@ impl PageOutput {
         let page = PageFile::load().ok_or(OutputError::NoPage)?;
         let folder = tempfile::Builder::new().prefix("weir-html-").tempdir();
         let folder = folder.map_err(|error| Error::file(env::temp_dir(), error))?;
-        let spec = format!("parquet:{}", folder.path().join(STORE).display()).parse().map_err(OutputError::PageFolder)?;
+        let spec =
+            format!("parquet:{}", folder.path().join(STORE).display()).parse().map_err(OutputError::PageFolder)?;
         Ok(Self { path: path.into(), file: None, page, folder, spec, is_stored, is_abandoned: Arc::default() })
     }
 
@@ -95,7 +96,8 @@ impl PageOutput {
         for sink in ledger.sinks.iter_mut().filter(|sink| sink.sink == self.spec.name()) {
             sink.sink.clone_from(&name);
             let lost: u64 = sink.lost.values().map(|lost| lost.flows).sum();
-            problems.extend((lost > 0).then(|| format!("{} could not be kept for this page", units::count(lost, "flow"))));
+            problems
+                .extend((lost > 0).then(|| format!("{} could not be kept for this page", units::count(lost, "flow"))));
         }
         match self.html(read, ledger, &problems) {
             Ok(html) => write_text(html.into_bytes(), &self.path, self.file, "cannot write the page"),
@@ -217,8 +219,12 @@ fn packets_text(ledger: &Ledger) -> String {
     let packets = &ledger.packets;
     let TrafficCounters { received, metered, filtered, sampled_out, .. } = *packets;
     let dropped = packets.dropped_nic + packets.dropped_kernel + packets.dropped_queue + packets.dropped_cache_full;
-    let others =
-        [(filtered, "filtered"), (sampled_out, "sampled out"), (packets.refused.total(), "refused"), (dropped, "dropped")];
+    let others = [
+        (filtered, "filtered"),
+        (sampled_out, "sampled out"),
+        (packets.refused.total(), "refused"),
+        (dropped, "dropped"),
+    ];
     let others = others.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(" + {count} {what}"));
     let sum = format!("{received} received = {metered} metered{}", others.collect::<String>());
     let outcome = if ledger.balanced() { "every packet is accounted for" } else { "the ledger does not balance" };

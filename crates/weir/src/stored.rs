@@ -204,12 +204,7 @@ fn check_options(read: &Read) -> Result<(), Error> {
 }
 
 /// The outputs: of the fields that stored flows have.
-fn outputs(
-    read: &Read,
-    paths: &[PathBuf],
-    reader: &StoredReader,
-    page: Option<&PageOutput>,
-) -> Result<Outputs, Error> {
+fn outputs(read: &Read, paths: &[PathBuf], reader: &StoredReader, page: Option<&PageOutput>) -> Result<Outputs, Error> {
     let known = reader.known();
     let enriched: Vec<_> = read.enrichment.columns().collect();
     let has = |column: &&'static Column| known.contains(column) || enriched.contains(column);
