@@ -32,11 +32,7 @@ pub fn of_view(about: &About, flows: Option<[u64; 2]>, columns: usize) -> [Line;
     let part = |name: &str, text: String| {
         Line::of_parts([(name.to_owned(), HEADING), (cut(&text, columns.saturating_sub(8)), PLAIN)], columns)
     };
-    [
-        part("input ", about.inputs.clone()),
-        part("began ", about.period()),
-        part("flows ", flows),
-    ]
+    [part("input ", about.inputs.clone()), part("began ", about.period()), part("flows ", flows)]
 }
 
 fn rates(interval: &Value) -> Vec<(String, Style)> {

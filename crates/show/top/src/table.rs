@@ -60,7 +60,13 @@ pub fn table(columns: &[Column], rows: &[Row], sort: &str, has_dates: bool, widt
 
 fn cells<'a>(column: &'a Column, rows: &[Row], sort: &str, has_dates: bool, width: usize) -> Cells<'a> {
     let mark = match columns::order(sort) {
-        (name, is_ascending) if !name.is_empty() && column.sort == name => if is_ascending { "▲" } else { "▼" },
+        (name, is_ascending) if !name.is_empty() && column.sort == name => {
+            if is_ascending {
+                "▲"
+            } else {
+                "▼"
+            }
+        }
         _ => "",
     };
     let heading = format!("{}{mark}", column.heading);

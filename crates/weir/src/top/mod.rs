@@ -79,7 +79,8 @@ pub fn run(arguments: &Top) -> Result<RunStatus, Error> {
     let mut remote = remote.map_err(|error| TopError::Remote { error })?;
     let about = about(&mut remote, &arguments.target, timing.top_first, &stop);
     // A child that has ended says more than the connection to it.
-    let ended = |error| child.as_mut().and_then(Child::has_ended).map_or(error, |reason| TopError::Child(reason).into());
+    let ended =
+        |error| child.as_mut().and_then(Child::has_ended).map_or(error, |reason| TopError::Child(reason).into());
     let about = about.map_err(ended)?;
     if stop.load(Relaxed) {
         return Ok(RunStatus::Success);

@@ -125,7 +125,8 @@ fn an_order_of_the_command_line_may_name_a_heading_and_a_direction() {
         (List::Flows, "rtt:desc", "sort=rtt:desc&", " rtt▼ "),
         (List::Flows, "src_port", "sort=src_port&", " bytes "),
     ] {
-        let mut state = State::new(Settings { sort: Some(sort.into()), ..live(list).settings().clone() }, live(list).about);
+        let mut state =
+            State::new(Settings { sort: Some(sort.into()), ..live(list).settings().clone() }, live(list).about);
         assert!(super::path_of_rows(&state).contains(path), "{}", super::path_of_rows(&state));
         answer(&mut state, 1, of_probe(0));
         let lines = screen(&mut state, 200, 24);
