@@ -50,7 +50,7 @@ impl Line {
 
 /// Columns of the terminal that a text takes.
 pub fn width(text: &str) -> usize {
-    Span::raw(text).width()
+    if text.is_ascii() { text.len() } else { Span::raw(text).width() }
 }
 
 /// The text with spaces behind it, to this number of columns.

@@ -281,7 +281,7 @@ fn a_busy_probe_and_the_log_of_a_child_have_a_line() {
 #[test]
 fn an_answer_without_a_reason_names_the_target_and_what_to_do() {
     let mut state = answered(List::Hosts);
-    answer(&mut state, 3, |topic, _| (topic == Topic::Rows).then(|| (404, serde_json::Value::Null)));
+    answer(&mut state, 3, |topic, _| (topic == Topic::Rows).then_some((404, serde_json::Value::Null)));
     let expected = "http://127.0.0.1:9477 answers with status 404 and no reason: is it the --listen address of weir?";
     assert_eq!(screen(&mut state, 120, 24)[22], expected);
 }
