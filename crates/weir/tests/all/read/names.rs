@@ -75,10 +75,9 @@ fn without_the_option_and_in_other_outputs_there_are_no_names() {
 
 #[test]
 fn a_name_of_the_traffic_cannot_act_on_the_terminal_and_several_are_marked() {
-    for (names, expected) in [
-        (&[&b"\x1b[2J"[..]][..], " \\x1b[2J.example:https "),
-        (&[b"\x1b[2J", b"other"], ".example …:https "),
-    ] {
+    for (names, expected) in
+        [(&[&b"\x1b[2J"[..]][..], " \\x1b[2J.example:https "), (&[b"\x1b[2J", b"other"], ".example …:https ")]
+    {
         let capture = capture(names);
         for command in ["read", "tcp"] {
             let text = success([command, capture.name(), "--names"]);
