@@ -2,7 +2,7 @@
 //! list of usual ports.
 //!
 //! Input: flow records, and messages of DNS. Output: a name for an address, if one is known. No name server is asked.
-//! Names from traffic are claims of whoever sent the answer. Control characters are escaped. At most
+//! Names from traffic are claims of the sender of the answer. Control characters are escaped. At most
 //! [`MAX_LEARNED`] addresses get a name from traffic, those that come first; of an address with several names the first
 //! one counts, and `…` says that there are others.
 

@@ -64,10 +64,8 @@ pub struct Outputs {
     pub summed: SummedView,
     /// The memory of the views of all sinks.
     pub view_memory: ViewMemory,
-    /// Names of hosts in tables.
-    pub names: Option<SharedNames>,
-    /// Refreshes the table on a terminal.
-    pub live: Option<LiveTraffic>,
+    /// What tables have besides records.
+    pub additions: Additions,
     /// Anonymises the records of all sinks: with `--anonymise`, once its key is read.
     pub anonymiser: Option<Anonymiser>,
     /// Owner of new files; `None` for the user and group of the process.
@@ -77,6 +75,15 @@ pub struct Outputs {
     pub page: Option<PageStore>,
     /// Times after which sinks try again.
     pub timing: Timing,
+}
+
+/// What tables have besides records.
+#[derive(Default)]
+pub struct Additions {
+    /// Names of hosts.
+    pub names: Option<SharedNames>,
+    /// Refreshes the table on a terminal.
+    pub live: Option<LiveTraffic>,
 }
 
 /// A store in a temporary folder, which gets the records that the sinks get.
@@ -150,7 +157,6 @@ impl Outputs {
             targets.push((stats_option(path), Target::of_path(path)));
         }
         let on_standard_output = sinks.iter().find(|sink| sink.spec.is_standard_output()).cloned();
-        let stats = stats.map(Path::to_path_buf);
         let transaction_columns =
             [false, true].map(|is_stored| weir_fields::transaction_columns(is_stored, metering.dpi_fields));
         Self {
@@ -169,11 +175,10 @@ impl Outputs {
             view,
             summed: SummedView::default(),
             view_memory,
-            names: None,
-            live: None,
+            additions: Additions::default(),
             anonymiser: None,
             owner: None,
-            stats,
+            stats: stats.map(Path::to_path_buf),
             page: None,
             timing: Timing::default(),
         }
@@ -513,7 +518,7 @@ impl Outputs {
         share: Option<Share>,
     ) -> Result<Box<dyn Sink + Send>, Error> {
         let opened = self.open_table(spec, format, options, mode)?;
-        let live = self.live.as_ref().filter(|_| spec.is_standard_output());
+        let live = self.additions.live.as_ref().filter(|_| spec.is_standard_output());
         let Some((live, terminal)) = live.zip(live.and_then(|_| Terminal::open())) else {
             return Ok(Box::new(opened));
         };
@@ -554,7 +559,7 @@ impl Outputs {
         };
         table.compression = compression;
         table.summed = self.summed.clone();
-        table.names = self.names.clone();
+        table.names = self.additions.names.clone();
         Ok(table)
     }
 

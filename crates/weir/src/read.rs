@@ -85,9 +85,7 @@ pub fn run_pipeline(
     if let (Some(actions), Some(enricher)) = (&actions, &enricher) {
         missing_options::check_tags(&actions.rules, metering, &enricher.current())?;
     }
-    let names = read.names.then(SharedNames::load);
-    let outputs = Outputs { names: names.clone(), ..outputs };
-    let (outputs, searches) = refreshed(read, sources, outputs, enricher.as_ref());
+    let (outputs, searches) = with_additions(read, sources, outputs, enricher.as_ref());
     let stop_signal = register()?;
     let stop = stop_signal.flag();
     let reading_threads = reading_threads(read, sources.len());
@@ -106,22 +104,20 @@ pub fn run_pipeline(
     let config = settings.meter;
     // Before any output is opened: opening empties files.
     weir_flow::Meter::new(config).map_err(|error| start_error(&config, is_requested, error))?;
-    let mode = read.output_files.mode();
     let pipes: Vec<PathBuf> = actions.iter().flat_map(Actions::writable_paths).collect();
     let sends_by_dpdk = actions.as_ref().is_some_and(Actions::use_dpdk);
     let when_full = if reads_captures { WhenFull::Wait(stop.clone()) } else { WhenFull::Drop };
     let filter = metering.selection.filter.as_deref();
     let actions = actions.map(|actions| actions.open(sources, 1, &when_full, &timing, filter)).transpose()?;
+    let mode = read.output_files.mode();
     page.iter_mut().try_for_each(|page| page.open(mode, &stop))?;
     let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
     if !read.hardening.no_sandbox {
         Sandbox::enter(&outputs.later_targets(), &pipes, &[], Restrictions::of(sources, sends_by_dpdk, false));
     }
-    let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
-    let is_hidden = read.reporting.quiet || searches.is_some() || streams_to_terminal && io::stdout().is_terminal();
-    let progress = Progress::new(is_hidden);
+    let progress = progress(read, &outputs);
     open.set_without_payload(sources.iter().any(|source| matches!(source, SourceSpec::Packets(_))));
-    let observer = Some(observer(&open.summary, names.clone()));
+    let observer = Some(observer(&open.summary, outputs.additions.names.clone()));
     let (sinks, transactions) = (std::mem::take(&mut open.sinks), open.transactions.take());
     let interface_names = enricher.as_ref().and_then(Enricher::interface_names);
     let enricher = enricher.as_ref().map(Enricher::record_enricher);
@@ -134,7 +130,7 @@ pub fn run_pipeline(
     let pipeline = pipeline.with_searches(searches);
     stop_signal.start_thread_with(&timing, page_file::or_abandon(exporter.end_soon(), page.as_ref()));
     let (mut ledger, Ended { mut status, problems }) = meter(&mut source, pipeline, exporter, &stop, progress);
-    names.iter().for_each(SharedNames::log_left_out);
+    outputs.additions.names.iter().for_each(SharedNames::log_left_out);
     if let Some(page) = page {
         status = status.and(page.write(read, &mut ledger, &problems));
     }
@@ -169,22 +165,29 @@ fn observer(summary: &Arc<Mutex<TrafficSummary>>, names: Option<SharedNames>) ->
     })
 }
 
-/// The outputs, whose table is refreshed if live traffic goes to one on a terminal; then also what lets it see current
-/// flows.
-fn refreshed(
+/// The progress of the run, unless something else is on the terminal.
+fn progress(read: &Read, outputs: &Outputs) -> Progress {
+    let streams = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
+    let is_terminal_taken = streams && io::stdout().is_terminal() || outputs.additions.live.is_some();
+    Progress::new(read.reporting.quiet || is_terminal_taken)
+}
+
+/// The outputs, whose tables have names with `--names`, and whose table is refreshed if live traffic goes to one on a
+/// terminal; then also what lets it see current flows.
+fn with_additions(
     read: &Read,
     sources: &[SourceSpec],
-    outputs: Outputs,
+    mut outputs: Outputs,
     enricher: Option<&Enricher>,
 ) -> (Outputs, Option<Searches>) {
+    outputs.additions.names = read.names.then(SharedNames::load);
     let is_live = sources.iter().any(|source| input::is_live(&source));
     if !is_live || read.reporting.quiet || !outputs.table_on_standard_output() || !io::stdout().is_terminal() {
         return (outputs, None);
     }
     let (searcher, searches) = search_channel();
     let enricher = enricher.map(Enricher::record_enricher);
-    let live = Some(LiveTraffic { searcher, enricher });
-    let mut outputs = Outputs { live, ..outputs };
+    outputs.additions.live = Some(LiveTraffic { searcher, enricher });
     if let Some(view) = &mut outputs.view {
         let group_bytes = ViewSettings { groups: 1, ..view.clone() }.max_memory_bytes() * LiveTable::VIEWS;
         if read.sinks.groups.is_none() {

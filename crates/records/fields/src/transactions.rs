@@ -2,7 +2,8 @@
 
 use crate::column::{Column, Origin};
 use crate::restored::is_of_every_record;
-use crate::selection::{InvalidFields, column, columns, select_columns};
+use crate::select::{InvalidFields, select_columns};
+use crate::selection::{column, columns};
 
 /// The columns of JSON and CSV.
 const COLUMNS: [&str; 18] = [

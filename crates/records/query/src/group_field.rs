@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use weir_fields::FieldValue;
-use weir_fields::{Field, Kind, Read, near_names, view_field};
+use weir_fields::{Field, Kind, Read, Words, near_names, view_field};
 use weir_flow::FlowRecord;
 
 /// Bits of an IPv6 prefix if the user names only those of IPv4: the usual subnet.
@@ -95,6 +95,21 @@ impl GroupField {
     /// Whether a record is in the group of its source and in that of its destination.
     pub fn has_sides(&self) -> bool {
         matches!(self.field.read, Read::Sides(..))
+    }
+
+    /// Whether the values are ports.
+    pub fn is_port(&self) -> bool {
+        self.field.kind == Kind::Number(u16::MAX.into())
+    }
+
+    /// Whether the values are protocols of IP.
+    pub fn is_protocol(&self) -> bool {
+        self.field.kind == Kind::Protocol
+    }
+
+    /// Whether the values are one of these words.
+    pub fn has_words(&self, words: Words) -> bool {
+        self.field.properties().words == Some(words)
     }
 
     /// Whether addresses are grouped by prefix.

@@ -6,8 +6,8 @@
 use crate::connection::{Connection, duplicate_segments, payload_bytes};
 use crate::delay::Delay;
 use crate::failure::Failure;
+use crate::groups::EndNames;
 use crate::percent::percent;
-use crate::report::EndNames;
 use std::ops::Range;
 use weir_tcp::SegmentClass;
 use weir_text::columns::Column;

@@ -14,6 +14,9 @@ use weir_tcp::{SegmentClass, TcpReport};
 /// The name of the network of an address, if it has one.
 pub type NetworkNames = Arc<dyn Fn(IpAddr) -> Option<Arc<str>> + Send + Sync>;
 
+/// The names of an end of connections: of its host, and of its service; empty without one. The text report has them.
+pub type EndNames = Arc<dyn Fn(IpAddr, Option<u16>) -> String + Send + Sync>;
+
 /// Length of the prefixes of networks without a name: IPv4 and IPv6.
 const PREFIX_BITS: [u8; 2] = [24, 64];
 

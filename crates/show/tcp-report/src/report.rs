@@ -9,14 +9,12 @@ use crate::endpoint_pairs::EndpointPairs;
 use crate::failure_groups::{FailureGroup, group_failures};
 use crate::findings::{Finding, find};
 use crate::group_table::GroupOrder;
-use crate::groups::{Group, GroupBy, NetworkNames, for_each_group};
+use crate::groups::{EndNames, Group, GroupBy, NetworkNames, for_each_group};
 use crate::ranking::{SortOrder, rank};
 use crate::reader::{PacketConsumer, PacketCounts};
 use crate::time_line::TimeLines;
 use crate::totals::Totals;
-use std::net::IpAddr;
 use std::ops::Range;
-use std::sync::Arc;
 use weir_flow::FlowRecord;
 use weir_ledger::{RecordTotals, SinkCounters};
 use weir_packet::Packet;
@@ -75,9 +73,6 @@ impl Part {
         }
     }
 }
-
-/// The names of an end of connections: of its host, and of its service; empty without one. The text report has them.
-pub type EndNames = Arc<dyn Fn(IpAddr, Option<u16>) -> String + Send + Sync>;
 
 /// How connections are ranked and listed.
 #[derive(Clone)]

@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_anonymise::Anonymiser;
 use weir_export::{Error, MeteringStatus, Sink, ViewFormat};
+use weir_fields::{Words, field};
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 use weir_probe::{FlowRank, FlowSearch, FoundFlows, Ranking, RecordEnricher, Searcher};
-use weir_query::{Expression, GroupField, Share, View};
+use weir_query::{Expression, Share, View};
 use weir_text::units;
 use weir_text::zone::Zone;
 
@@ -74,12 +75,13 @@ impl LiveTable {
 
     /// Refreshes the table on this terminal.
     pub fn new(table: Table, traffic: LiveTraffic, selection: Selection, terminal: Terminal) -> Self {
-        let of_expressions = selection.expressions.iter().flat_map(Expression::fields);
-        let of_view = match &table.content {
-            Content::View(table) => table.view.settings().fields.iter().map(GroupField::name).collect(),
-            Content::Largest(_) => Vec::new(),
+        let is_of_end = |name: &str| field(name).is_some_and(|of| of.properties().words == Some(Words::EndReason));
+        let has_expression = selection.expressions.iter().flat_map(Expression::fields).any(is_of_end);
+        let has_group = match &table.content {
+            Content::View(table) => table.view.settings().fields.iter().any(|of| of.has_words(Words::EndReason)),
+            Content::Largest(_) => false,
         };
-        let has_current = !of_expressions.chain(of_view).any(|field| field == "end_reason");
+        let has_current = !has_expression && !has_group;
         let (terminal, next) = (Some(terminal), Instant::now() + INTERVAL);
         Self { table, traffic, selection, has_current, terminal, next, search: None, groups: 0 }
     }

@@ -284,12 +284,12 @@ impl ViewTable {
     /// Adds columns behind the keys: names of the hosts of addresses, and of the services of ports.
     fn add_names(&self, columns: &mut Vec<Column>, keys: &[&[FieldValue]], listed: usize, names: Option<&HostNames>) {
         let Some(names) = names else { return };
-        let protocol_at = self.fields().iter().position(|field| field.name() == "protocol");
-        let name = |field: &GroupField, key: &[FieldValue], at: usize| match (&key[at], field.name()) {
-            (FieldValue::Ip(address), _) if !field.has_prefix() => names.of(*address),
-            (FieldValue::Unsigned(port), "port" | "src_port" | "dst_port" | "service_port") => {
+        let protocol_at = self.fields().iter().position(GroupField::is_protocol);
+        let name = |field: &GroupField, key: &[FieldValue], at: usize| match key[at] {
+            FieldValue::Ip(address) if !field.has_prefix() => names.of(address),
+            FieldValue::Unsigned(port) if field.is_port() => {
                 let protocol = protocol_at.map(|at| key_text(&self.fields()[at], &key[at]));
-                weir_sql::port_name(u16::try_from(*port).ok()?, protocol.as_deref()).map(String::from)
+                weir_sql::port_name(u16::try_from(port).ok()?, protocol.as_deref()).map(String::from)
             }
             _ => None,
         };
