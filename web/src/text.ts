@@ -76,7 +76,8 @@ export function valueWithUnit(of: Value | undefined, field: Field | undefined): 
     const text = value(of, field);
     const unit = field?.unit ?? '';
     if (field?.type === 'time') return `${text} UTC`;
-    return typeof of !== 'number' || unit === '' || unit === 'ns' ? text : `${text} ${unit}`;
+    if (typeof of !== 'number' || unit === '' || unit === 'ns') return text;
+    return `${text} ${of === 1 && /^[a-z]{3,}s$/.test(unit) ? unit.slice(0, -1) : unit}`;
 }
 
 /** A name with underscores in words. */

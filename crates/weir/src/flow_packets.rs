@@ -21,7 +21,6 @@ const BURSTS_BETWEEN_CHECKS: u64 = 16;
 /// Why there are no packets.
 pub const SWITCHED_OFF: &str = "--listen-packets 0 permits no packets";
 pub const OF_TUNNELS: &str = "with --decap flows have inner addresses, and packets are found by the outer ones";
-pub const NOT_ANONYMOUS: &str = "with --anonymise no packets are shown: they have the original addresses";
 pub const NO_RECORDER: &str = "the probe records no packets: give it rules with folder:DIR among the outputs";
 const TIME_IS_OVER: &str = "the time of the question was over before all was read; use weir packets or weir tcp";
 

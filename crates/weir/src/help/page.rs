@@ -1,7 +1,7 @@
 //! Reads a page of `docs`: its Markdown as blocks.
 //!
 //! Links to other pages become the names of their topics, because an installed machine does not have the
-//! files. Links into the repository lose their targets.
+//! files. Links into the repository lose their targets, and pictures are left out.
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use std::borrow::Cow;
@@ -47,7 +47,7 @@ pub type OfLink = fn(&str) -> Option<Cow<'static, str>>;
 /// The blocks of a Markdown text.
 pub fn read(text: &str, of_link: OfLink) -> Vec<Block> {
     let (blocks, rows, lists) = (vec![vec![]], vec![], vec![]);
-    let mut reader = Reader { of_link, blocks, rows, lists, text: vec![], link: None };
+    let mut reader = Reader { of_link, blocks, rows, lists, text: vec![], link: None, picture: 0 };
     Parser::new_ext(text, Options::ENABLE_TABLES).for_each(|event| reader.add(event));
     reader.blocks.pop().expect("the outermost list stays")
 }
@@ -62,6 +62,8 @@ struct Reader {
     lists: Vec<Option<u64>>,
     /// Target of the open link, and the number of spans in front of it.
     link: Option<(String, usize)>,
+    /// The number of spans in front of the words of a picture.
+    picture: usize,
     rows: Vec<Vec<Inline>>,
 }
 
@@ -86,6 +88,7 @@ impl Reader {
             }
             Tag::Item => self.blocks.push(vec![]),
             Tag::TableHead | Tag::TableRow => self.rows.push(vec![]),
+            Tag::Image { .. } => self.picture = self.text.len(),
             Tag::Link { dest_url, .. } => self.link = Some((dest_url.into_string(), self.text.len())),
             _ => {}
         }
@@ -124,6 +127,7 @@ impl Reader {
                 let rows = std::mem::take(&mut self.rows);
                 self.push(Block::Table(rows));
             }
+            TagEnd::Image => self.text.truncate(self.picture),
             TagEnd::Link => self.end_link(),
             _ => {}
         }

@@ -75,12 +75,12 @@ pub fn keeping(
     })
 }
 
-/// What finds the packets of flows, in the folders of the recorder. A reload does not change these.
-pub fn packets(probe: &ProbeOptions, actions: Option<&Actions>, is_anonymised: bool) -> AskPackets {
+/// What finds the packets of flows, in the folders of the recorder. A reload does not change these. There is none with
+/// `--anonymise`, which refuses rules.
+pub fn packets(probe: &ProbeOptions, actions: Option<&Actions>) -> AskPackets {
     let paths: Vec<PathBuf> = actions.into_iter().flat_map(Actions::folders).collect();
     let reason = match () {
         () if paths.is_empty() => Some(flow_packets::NO_RECORDER),
-        () if is_anonymised => Some(flow_packets::NOT_ANONYMOUS),
         () if probe.listen_packets == 0 => Some(flow_packets::SWITCHED_OFF),
         () if probe.metering.selection.decap => Some(flow_packets::OF_TUNNELS),
         () => None,

@@ -61,7 +61,7 @@ impl Running {
             ..opened.settings
         };
         let shown = anonymisation::enricher(record_enricher, outputs.anonymiser.as_ref());
-        let packets = control::packets(&options, actions.as_ref(), outputs.anonymiser.is_some());
+        let packets = control::packets(&options, actions.as_ref());
         let doctor = opened.doctor;
         let control_affinity = control::affinity(&groups.placement.export);
         let monitor = Monitor::new(&options);
