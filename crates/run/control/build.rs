@@ -8,7 +8,8 @@ fn main() {
     println!("cargo::rerun-if-changed={}", folder.display());
     let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    files.retain(|name| ["index.html", "file.html", "questions.json"].contains(&name.as_str()) || name.ends_with(".gz"));
+    files
+        .retain(|name| ["index.html", "file.html", "questions.json"].contains(&name.as_str()) || name.ends_with(".gz"));
     files.sort();
     let embedded = |name: &String| format!("    ({name:?}, include_bytes!({:?})),\n", folder.join(name));
     let list = format!("&[\n{}]\n", files.iter().map(embedded).collect::<String>());

@@ -7,7 +7,6 @@ use crate::error::{Error, OutputError, sink_advice};
 use crate::files::{self, Target};
 use crate::ledger_text::{self, has_problems};
 use crate::memory::{self, ViewMemory};
-use crate::page_file::PageOutput;
 use crate::run_status::RunStatus;
 use crate::settings::key_options;
 use crate::summary::{self, TrafficSummary};
@@ -144,7 +143,6 @@ impl Outputs {
             targets.push((stats_option(path), Target::of_path(path)));
         }
         let on_standard_output = sinks.iter().find(|sink| sink.spec.is_standard_output()).cloned();
-        let stats = stats.map(Path::to_path_buf);
         let transaction_columns =
             [false, true].map(|is_stored| weir_fields::transaction_columns(is_stored, metering.dpi_fields));
         Self {
@@ -165,15 +163,14 @@ impl Outputs {
             view_memory,
             anonymiser: None,
             owner: None,
-            stats,
+            stats: stats.map(Path::to_path_buf),
             page: None,
             timing: Timing::default(),
         }
     }
 
     /// Adds the page of `--html`, in place of the table if it goes to standard output and there is no `-o`.
-    pub fn add_page(&mut self, page: &PageOutput, store: PageStore, options: &arguments::Sinks) {
-        let (option, target) = page.target();
+    pub fn add_page(&mut self, (option, target): (String, Target), store: PageStore, options: &arguments::Sinks) {
         let is_default = options.outputs.is_empty() && target == Target::StandardOutput;
         if let Some(table) = self.sinks.iter_mut().find(|sink| is_default && sink.spec.is_standard_output()) {
             *table = RecordSink::table("/dev/null");
@@ -212,7 +209,8 @@ impl Outputs {
             Exporter::memory_bytes_for(self.transactions.len(), Exporter::transaction_batches(BackPressure::Drop));
         let transaction_bytes = transactions.sum::<u64>() + queues as u64;
         let page = self.page.iter().map(|page| page.spec.memory_bytes(&page.columns, false));
-        let store_bytes = stores.chain(page).sum::<u64>() + failovers * FailoverSink::MEMORY_BYTES as u64 + transaction_bytes;
+        let store_bytes =
+            stores.chain(page).sum::<u64>() + failovers * FailoverSink::MEMORY_BYTES as u64 + transaction_bytes;
         ViewMemory { store_bytes, ..self.view_memory }
     }
 

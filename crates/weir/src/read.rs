@@ -97,14 +97,12 @@ pub fn run_pipeline(
     let config = settings.meter;
     // Before any output is opened: opening empties files.
     weir_flow::Meter::new(config).map_err(|error| start_error(&config, is_requested, error))?;
-    let mode = read.output_files.mode();
     let pipes: Vec<PathBuf> = actions.iter().flat_map(Actions::writable_paths).collect();
     let sends_by_dpdk = actions.as_ref().is_some_and(Actions::use_dpdk);
     let when_full = if reads_captures { WhenFull::Wait(stop.clone()) } else { WhenFull::Drop };
     let filter = metering.selection.filter.as_deref();
     let actions = actions.map(|actions| actions.open(sources, 1, &when_full, &timing, filter)).transpose()?;
-    page.iter_mut().try_for_each(|page| page.open(mode, &stop))?;
-    let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
+    let mut open = page_file::open(read, &outputs, page.as_mut(), config.key, &stop)?;
     if !read.hardening.no_sandbox {
         Sandbox::enter(&outputs.later_targets(), &pipes, &[], Restrictions::of(sources, sends_by_dpdk, false));
     }
@@ -122,11 +120,8 @@ pub fn run_pipeline(
         Settings { observer, interface_names, enricher, transaction_enricher, memory_thread, timing, ..settings };
     let (pipeline, exporter) = start_pipeline(settings, sinks, transactions, actions, is_requested)?;
     stop_signal.start_thread_with(&timing, page_file::or_abandon(exporter.end_soon(), page.as_ref()));
-    let (mut ledger, Ended { mut status, problems }) = meter(&mut source, pipeline, exporter, &stop, progress);
-    if let Some(page) = page {
-        status = status.and(page.write(read, &mut ledger, &problems));
-    }
-    Ok(Ended { status: outputs.report(&ledger, open, &read.reporting, status, None), problems })
+    let metered = meter(&mut source, pipeline, exporter, &stop, progress);
+    Ok(page_file::report(read, &outputs, open, page, metered))
 }
 
 /// The outputs, which are valid, and no input.
@@ -138,7 +133,7 @@ fn outputs(
 ) -> Result<Outputs, Error> {
     let mut outputs = Outputs::new(&read.sinks, metering, &read.enrichment, read.reporting.stats.as_deref());
     if let Some(page) = page {
-        outputs.add_page(page, page.store(metering, &read.enrichment), &read.sinks);
+        outputs.add_page(page.target(), page.store(metering, &read.enrichment), &read.sinks);
     }
     Error::of(outputs.problems(&read.sinks))?;
     outputs.check_transactions(metering, true)?;

@@ -86,7 +86,8 @@ impl PageFile {
         let mut html = String::with_capacity(self.frame.len() + self.style.len() + answers.len() + self.script.len());
         let mut rest = self.frame;
         for (place, text) in [(STYLE, &self.style), (ANSWERS, &answers), (SCRIPT, &self.script)] {
-            let (before, after) = rest.split_once(place).expect("the build of the page writes all places, in this order");
+            let (before, after) =
+                rest.split_once(place).expect("the build of the page writes all places, in this order");
             html += before;
             html += text;
             rest = after;
@@ -116,7 +117,9 @@ impl PageQuestion {
 
     /// Whether the page reads this column of the rows. Of intervals it reads the number that it stacks.
     fn reads(&self, column: &str) -> bool {
-        let names = |text: Option<&str>| text.is_some_and(|text| text.split(',').any(|name| name.split('/').next() == Some(column)));
+        let names = |text: Option<&str>| {
+            text.is_some_and(|text| text.split(',').any(|name| name.split('/').next() == Some(column)))
+        };
         self.get("every").is_none()
             || ["interval_start", "other_groups"].contains(&column)
             || names(self.get("by"))
@@ -152,7 +155,7 @@ impl PageAnswers {
 
 /// The columns of rows that are JSON objects, each in a line: names and values, as they were written. Rows without one
 /// have null. And the number of rows.
-fn columns<'a>(rows: &'a str, is_read: impl Fn(&str) -> bool) -> (Vec<(&'a str, Vec<&'a str>)>, usize) {
+fn columns(rows: &str, is_read: impl Fn(&str) -> bool) -> (Vec<(&str, Vec<&str>)>, usize) {
     let mut columns: Vec<(&str, Vec<&str>)> = Vec::new();
     let mut count = 0;
     for row in rows.lines() {

@@ -11,7 +11,8 @@ use testbed::{Pcap, arguments, captures, command, failure, number, small, succes
 
 /// Captures with several protocols.
 fn inputs() -> Vec<String> {
-    let paths = ["web.pcap", "tls.pcap", "dns.pcap.gz", "loss.pcapng"].map(|name| captures().join(name));
+    let paths =
+        ["web.pcap", "tls.pcap", "dns.pcap.gz", "loss.pcapng", "traceroute.pcap"].map(|name| captures().join(name));
     paths.map(|path| path.display().to_string()).to_vec()
 }
 
@@ -167,8 +168,10 @@ fn numbers_are_those_of_weir_read_and_of_the_ledger() {
     compare(&page, &inputs, &[]);
     let ledger = testbed::read_ledger(&ledger);
     let [received, metered] = ["received", "metered"].map(|name| number(&ledger["packets"][name]));
-    let expected =
-        format!("{received} received = {metered} metered + {} refused; every packet is accounted for", received - metered);
+    let expected = format!(
+        "{received} received = {metered} metered + {} refused; every packet is accounted for",
+        received - metered
+    );
     assert!(page.fact("packets") == expected && received > metered, "{}", page.fact("packets"));
     assert_eq!(page.fact("flows"), number(&ledger["flows"]["created"]).to_string());
     assert!(page.fact("read").contains("web.pcap, ") && page.fact("time").ends_with(')'));
@@ -207,9 +210,13 @@ fn stored_flows_have_the_page_of_their_capture() {
     compare(&selected, &[store], &["--where", "udp"]);
     // Files of IPFIX do not have all numbers.
     let ipfix = pages.path("flows.ipfix").display().to_string();
-    success([&["read", "-q", "-o", &format!("ipfix:{ipfix}")][..], &inputs.iter().map(|of| &**of).collect::<Vec<_>>()].concat());
+    success(
+        [&["read", "-q", "-o", &format!("ipfix:{ipfix}")][..], &inputs.iter().map(|of| &**of).collect::<Vec<_>>()]
+            .concat(),
+    );
     let page = pages.page(&[ipfix.clone()], &["--log-level", "error"]);
-    let rows = read(&[ipfix], &["--by", "host", "--log-level", "error"]);
+    // With another sink, the view is of all fields, too.
+    let rows = read(&[ipfix], &["--by", "host", "--log-level", "error", "-o", "ipfix:/dev/null"]);
     assert_eq!(page.rows(&[("by", "host"), ("sort", "bytes"), ("top", "100")]), rows);
 }
 
