@@ -188,7 +188,9 @@ fn column(values: &[&str]) -> String {
         .collect();
     match different.len() {
         1 if values.len() > 1 => format!("{{\"values\":[{}],\"at\":[]}}", different[0]),
-        few if few > 0 && few <= values.len() / 2 => format!("{{\"values\":[{}],\"at\":[{}]}}", different.join(","), at.join(",")),
+        few if few > 0 && few <= values.len() / 2 => {
+            format!("{{\"values\":[{}],\"at\":[{}]}}", different.join(","), at.join(","))
+        }
         _ => format!("[{}]", values.join(",")),
     }
 }
