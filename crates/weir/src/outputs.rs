@@ -9,7 +9,6 @@ use crate::files::{self, Target};
 use crate::ledger_text::{self, has_problems};
 use crate::memory::{self, ViewMemory};
 use crate::names::SharedNames;
-use crate::page_file::PageOutput;
 use crate::run_status::RunStatus;
 use crate::settings::key_options;
 use crate::summary::{self, TrafficSummary};
@@ -185,8 +184,7 @@ impl Outputs {
     }
 
     /// Adds the page of `--html`, in place of the table if it goes to standard output and there is no `-o`.
-    pub fn add_page(&mut self, page: &PageOutput, store: PageStore, options: &arguments::Sinks) {
-        let (option, target) = page.target();
+    pub fn add_page(&mut self, (option, target): (String, Target), store: PageStore, options: &arguments::Sinks) {
         let is_default = options.outputs.is_empty() && target == Target::StandardOutput;
         if let Some(table) = self.sinks.iter_mut().find(|sink| is_default && sink.spec.is_standard_output()) {
             *table = RecordSink::table("/dev/null");

@@ -261,8 +261,7 @@ impl Pass {
 
     /// The answer with these rows.
     fn answer(&self, (condition, _): Place, read: &Read, rows: Vec<u8>) -> StoredAnswer {
-        let matching = self.0[condition].matching;
-        Read { matching, others: read.matching + read.others - matching, ..read.clone() }.answer(rows)
+        read.of(self.0[condition].matching).answer(rows)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `weir read --html`: the page of the flows of a run, as one file that asks nobody.
+//! `weir read --html`: the page of the flows of a run, as one file that has all its answers.
 //!
 //! Input: a store in a temporary folder, which gets the records that the sinks of the run get: selected by `--where`, and
 //! anonymised. Output: the page with all answers of its *Traffic* and *Quality* (`weir_control::PageFile`), and what they
@@ -7,9 +7,9 @@
 use crate::arguments::{Enrichment, Metering, Read};
 use crate::error::{Error, OutputError};
 use crate::files::{self, Target};
-use crate::outputs::{PageStore, write_text};
+use crate::outputs::{OpenOutputs, Outputs, PageStore, write_text};
 use crate::page_answers::{answer_all, times};
-use crate::run_status::RunStatus;
+use crate::run_status::{Ended, RunStatus};
 use crate::settings::key_options;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -26,6 +26,7 @@ use weir_capture::SourceSpec;
 use weir_control::{FlowSource, PageAnswers, PageFile, StoredQuestion};
 use weir_export::{FileMode, SinkSpec};
 use weir_fields::Profile;
+use weir_flow::KeyOptions;
 use weir_ledger::{Ledger, TrafficCounters};
 use weir_text::units;
 use weir_text::zone::Zone;
@@ -82,7 +83,7 @@ impl PageOutput {
     ///
     /// # Errors
     /// It cannot be opened, or `mode` refuses it.
-    pub fn open(&mut self, mode: FileMode, stop: &AtomicBool) -> Result<(), Error> {
+    fn open(&mut self, mode: FileMode, stop: &AtomicBool) -> Result<(), Error> {
         if let Target::File(path) = Target::of_path(&self.path) {
             self.file = Some(files::open_report(&path, mode, stop)?);
         }
@@ -91,7 +92,7 @@ impl PageOutput {
 
     /// Gives the store its name in the ledger, answers all questions, and writes the page. `problems`: what is wrong with
     /// the inputs.
-    pub fn write(self, read: &Read, ledger: &mut Ledger, problems: &[String]) -> RunStatus {
+    fn write(self, read: &Read, ledger: &mut Ledger, problems: &[String]) -> RunStatus {
         let (name, mut problems) = (self.name(), problems.to_vec());
         for sink in ledger.sinks.iter_mut().filter(|sink| sink.sink == self.spec.name()) {
             sink.sink.clone_from(&name);
@@ -180,6 +181,37 @@ impl PageOutput {
         add("written", format!("{day} {time} UTC by Weir {}", env!("CARGO_PKG_VERSION")));
         facts
     }
+}
+
+/// Opens the page, if there is one, and all outputs. Waits for the readers of named pipes until `stop` is set.
+///
+/// # Errors
+/// One cannot be opened.
+pub fn open(
+    read: &Read,
+    outputs: &Outputs,
+    page: Option<&mut PageOutput>,
+    key: KeyOptions,
+    stop: &AtomicBool,
+) -> Result<OpenOutputs, Error> {
+    let mode = read.output_files.mode();
+    // Its content stays.
+    page.map_or(Ok(()), |page| page.open(mode, stop))?;
+    outputs.open(&read.sinks, key, mode, stop)
+}
+
+/// Writes the page, if there is one, and reports how the run has ended.
+pub fn report(
+    read: &Read,
+    outputs: &Outputs,
+    open: OpenOutputs,
+    page: Option<PageOutput>,
+    (mut ledger, Ended { mut status, problems }): (Ledger, Ended),
+) -> Ended {
+    if let Some(page) = page {
+        status = status.and(page.write(read, &mut ledger, &problems));
+    }
+    Ended { status: outputs.report(&ledger, open, &read.reporting, status, None), problems }
 }
 
 /// What another signal does: it also ends the answers of the page, if there is one.

@@ -109,9 +109,7 @@ pub fn run_pipeline(
     let when_full = if reads_captures { WhenFull::Wait(stop.clone()) } else { WhenFull::Drop };
     let filter = metering.selection.filter.as_deref();
     let actions = actions.map(|actions| actions.open(sources, 1, &when_full, &timing, filter)).transpose()?;
-    let mode = read.output_files.mode();
-    page.iter_mut().try_for_each(|page| page.open(mode, &stop))?;
-    let mut open = outputs.open(&read.sinks, config.key, mode, &stop)?;
+    let mut open = page_file::open(read, &outputs, page.as_mut(), config.key, &stop)?;
     if !read.hardening.no_sandbox {
         Sandbox::enter(&outputs.later_targets(), &pipes, &[], Restrictions::of(sources, sends_by_dpdk, false));
     }
@@ -129,12 +127,9 @@ pub fn run_pipeline(
     let (pipeline, exporter) = start_pipeline(settings, sinks, transactions, actions, is_requested)?;
     let pipeline = pipeline.with_searches(searches);
     stop_signal.start_thread_with(&timing, page_file::or_abandon(exporter.end_soon(), page.as_ref()));
-    let (mut ledger, Ended { mut status, problems }) = meter(&mut source, pipeline, exporter, &stop, progress);
+    let metered = meter(&mut source, pipeline, exporter, &stop, progress);
     outputs.additions.names.iter().for_each(SharedNames::log_left_out);
-    if let Some(page) = page {
-        status = status.and(page.write(read, &mut ledger, &problems));
-    }
-    Ok(Ended { status: outputs.report(&ledger, open, &read.reporting, status, None), problems })
+    Ok(page_file::report(read, &outputs, open, page, metered))
 }
 
 /// The outputs, which are valid, and no input.
@@ -146,7 +141,7 @@ fn outputs(
 ) -> Result<Outputs, Error> {
     let mut outputs = Outputs::new(&read.sinks, metering, &read.enrichment, read.reporting.stats.as_deref());
     if let Some(page) = page {
-        outputs.add_page(page, page.store(metering, &read.enrichment), &read.sinks);
+        outputs.add_page(page.target(), page.store(metering, &read.enrichment), &read.sinks);
     }
     Error::of(outputs.problems(&read.sinks))?;
     outputs.check_transactions(metering, true)?;

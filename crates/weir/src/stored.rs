@@ -72,9 +72,7 @@ pub fn run(
     }
     let stop_signal = register()?;
     let stop = stop_signal.flag();
-    let mode = read.output_files.mode();
-    page.iter_mut().try_for_each(|page| page.open(mode, &stop))?;
-    let mut open = outputs.open(&read.sinks, key_options(&read.metering), mode, &stop)?;
+    let mut open = page_file::open(read, &outputs, page.as_mut(), key_options(&read.metering), &stop)?;
     // Files are opened one after the other.
     if !read.hardening.no_sandbox {
         // Of a folder, all files.
@@ -99,12 +97,9 @@ pub fn run(
     stop_signal.start_thread_with(&timing, page_file::or_abandon(exporter.end_soon(), page.as_ref()));
     let sums = stored_sums::sum_up(read, &outputs, &mut reader, &stop, &mut progress);
     let sums = sums.map(|sums| sums.pass_on(&outputs, &open));
-    let (mut ledger, Ended { mut status, problems }) = export(&mut reader, sums, exporter, &stop, &mut progress);
-    if let Some(page) = page {
-        status = status.and(page.write(read, &mut ledger, &problems));
-    }
+    let exported = export(&mut reader, sums, exporter, &stop, &mut progress);
     open.summary.lock().unwrap_or_else(PoisonError::into_inner).not_selected = reader.others();
-    Ok(Ended { status: outputs.report(&ledger, open, &read.reporting, status, None), problems })
+    Ok(page_file::report(read, &outputs, open, page, exported))
 }
 
 /// Passes all records to the sinks, until their end, a signal, or until no sink is left. If the sinks have the sums of
@@ -212,7 +207,7 @@ fn outputs(read: &Read, paths: &[PathBuf], reader: &StoredReader, page: Option<&
     if let Some(page) = page {
         let mut store = page.store(&read.metering, &read.enrichment);
         store.columns.retain(has);
-        outputs.add_page(page, store, &read.sinks);
+        outputs.add_page(page.target(), store, &read.sinks);
     }
     if let Some(view) = &mut outputs.view {
         view.set_known(known);

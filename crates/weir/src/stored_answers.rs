@@ -139,11 +139,10 @@ pub enum Opened {
 /// What was read.
 #[derive(Clone)]
 pub struct Read {
-    /// Flows that match, and others.
+    /// Flows that match.
     pub matching: u64,
-    pub others: u64,
-    /// Not all were read.
-    pub is_cut: bool,
+    others: u64,
+    is_cut: bool,
     problems: Problems,
 }
 
@@ -402,6 +401,11 @@ fn read_records(
 }
 
 impl Read {
+    /// The same for a condition that this number of the flows match.
+    pub fn of(&self, matching: u64) -> Self {
+        Self { matching, others: self.matching + self.others - matching, ..self.clone() }
+    }
+
     /// The answer with these rows.
     pub fn answer(self, rows: Vec<u8>) -> StoredAnswer {
         let Self { matching, others, is_cut, problems } = self;

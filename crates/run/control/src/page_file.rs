@@ -155,7 +155,7 @@ impl PageAnswers {
 
 /// The columns of rows that are JSON objects, each in a line: names and values, as they were written. Rows without one
 /// have null. And the number of rows.
-fn columns<'a>(rows: &'a str, is_read: impl Fn(&str) -> bool) -> (Vec<(&'a str, Vec<&'a str>)>, usize) {
+fn columns(rows: &str, is_read: impl Fn(&str) -> bool) -> (Vec<(&str, Vec<&str>)>, usize) {
     let mut columns: Vec<(&str, Vec<&str>)> = Vec::new();
     let mut count = 0;
     for row in rows.lines() {
@@ -188,7 +188,9 @@ fn column(values: &[&str]) -> String {
         .collect();
     match different.len() {
         1 if values.len() > 1 => format!("{{\"values\":[{}],\"at\":[]}}", different[0]),
-        few if few <= values.len() / 2 => format!("{{\"values\":[{}],\"at\":[{}]}}", different.join(","), at.join(",")),
+        few if few > 0 && few <= values.len() / 2 => {
+            format!("{{\"values\":[{}],\"at\":[{}]}}", different.join(","), at.join(","))
+        }
         _ => format!("[{}]", values.join(",")),
     }
 }

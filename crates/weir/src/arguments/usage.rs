@@ -100,8 +100,9 @@ fn subcommand_tip(error: &clap::Error) -> Option<String> {
 fn option_tip(command: &Command, name: &str) -> (Option<String>, Option<String>) {
     let habit = HABITS.iter().find(|(names, _)| names.contains(&name)).map_or(&[][..], |(_, options)| options);
     let has = |long: &str| command.get_arguments().any(|option| option.get_long() == Some(long));
-    let purposes: Vec<&str> =
-        PURPOSES.iter().filter(|(long, _)| habit.contains(long) && has(long)).map(|(_, purpose)| *purpose).collect();
+    // Where sinks write the records, --html is something else.
+    let is_meant = |long: &str| habit.contains(&long) && has(long) && (long != "html" || !has("output"));
+    let purposes: Vec<&str> = PURPOSES.iter().filter(|(long, _)| is_meant(long)).map(|(_, purpose)| *purpose).collect();
     if name == "-w" && has("output") {
         return (Some("'weir packets FILE -o out.pcapng' writes packets, -o flows.csv flow records".into()), None);
     }
