@@ -101,7 +101,7 @@ impl StoredView {
             return None;
         }
         let place = |name: &str| columns.iter().position(|column| column.name == name);
-        let sources_of = |fields: Vec<&'static Column>, needs_packets: bool| {
+        let sources_of = |fields: Vec<&'static Column>, among: &[&'static Column], needs_packets: bool| {
             let sources = sources(&fields);
             let token = |(place, column): (usize, &&'static Column)| match Figures::always_decides(column) {
                 _ if sources.contains(column) => Some(Token::Value(place)),
@@ -110,7 +110,8 @@ impl StoredView {
                 false if needs_packets && Figures::is_packets(column) => Some(Token::IsPositive(place)),
                 false => None,
             };
-            columns.iter().enumerate().filter_map(token).collect::<Vec<_>>()
+            let among = columns.iter().enumerate().filter(|(_, column)| among.contains(column));
+            among.filter_map(token).collect::<Vec<_>>()
         };
         let columns_of = |name: &'static str| field(name).map(Field::columns).unwrap_or_default();
         // What is that of the server or of the client depends on one side only.
@@ -125,9 +126,9 @@ impl StoredView {
             };
             let (of_roles, others): (Vec<_>, Vec<_>) =
                 settings.fields.iter().partition(|field| of_role(field.name()).is_some());
-            let mut tokens = sources_of(others.into_iter().flat_map(columns_of).collect(), false);
+            let mut tokens = sources_of(others.into_iter().flat_map(columns_of).collect(), columns, false);
             tokens.extend(of_roles.into_iter().filter_map(|field| of_role(field.name())));
-            Key { tokens, sources: sources_of(settings.fields.iter().flat_map(columns_of).collect(), false) }
+            Key { tokens, sources: sources_of(settings.fields.iter().flat_map(columns_of).collect(), columns, false) }
         };
         let has_sides = settings.fields.iter().any(GroupField::has_sides) && settings.every_ns.is_none();
         let keys = if has_sides { vec![key(Some(0)), key(Some(1))] } else { vec![key(None)] };
@@ -136,8 +137,9 @@ impl StoredView {
             let has_flags = compared.iter().any(|name| Figures::is_of_packets(name));
             let is_shared = compared.iter().all(|name| Figures::has_field(name) || Figures::is_of_packets(name));
             let places = columns.iter().enumerate().filter(|(_, column)| deciding.contains(column));
+            // The other columns are not decoded when rows are selected.
             let tokens = match is_shared {
-                true => sources_of(compared.into_iter().flat_map(columns_of).collect(), has_flags),
+                true => sources_of(compared.into_iter().flat_map(columns_of).collect(), deciding, has_flags),
                 false => places.map(|(place, _)| Token::Value(place)).collect(),
             };
             Condition { expression: expression.clone(), tokens, is_shared }

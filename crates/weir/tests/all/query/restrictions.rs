@@ -63,7 +63,7 @@ fn a_query_that_needs_too_much_memory_says_so() {
     }
     let sql = "select length(string_agg(repeat('x', 1000000), '')) from range(1000)";
     let err = failure(1, ["query", sql, "--memory", "64M", "--threads", "1"]);
-    let said = "error: the query needs more memory than it may take; --memory gives it more, and --from, --to and fewer \
+    let said = "weir: the query needs more memory than it may take; --memory gives it more, and --from, --to and fewer \
          columns need less\n";
     assert_eq!(err, said);
 }
@@ -92,7 +92,7 @@ fn statements_that_are_refused_say_what_is_possible() {
         ("select 1; select 2", "the SQL has more than one statement; a query is one: run weir query once for each"),
     ] {
         let err = failure(1, ["query", sql]);
-        assert!(err.starts_with(&format!("error: {said}")) && err.lines().count() == 1, "{sql}: {err}");
+        assert!(err.starts_with(&format!("weir: {said}")) && err.lines().count() == 1, "{sql}: {err}");
     }
     let (code, out, err) = weir(["query", "select ';' as a; -- the end", "--format", "csv"]);
     assert_eq!((code, out.as_str()), (0, "a\n;\n"), "{err}");

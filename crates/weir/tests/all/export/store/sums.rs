@@ -126,7 +126,7 @@ const CONDITIONS: [&[&str]; 18] = [
     &["--where", "src flags S and not src flags R and rev_packets > 0"],
     &["--where", "dns_nxdomain >= 0 or http_status"],
     &["--where", "dns_rcode = NXDOMAIN or sni ends-with e"],
-    &["--where", "approximate or tcp_degraded or bps > 1M"],
+    &["--where", "approximate or fwd_tcp_degraded or bps > 1M"],
 ];
 
 /// Stores of several kinds in a folder.
