@@ -54,7 +54,6 @@ impl PacketBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_capture::Source;
 
     fn frame(bytes: &[u8], interface: u32, link_type: u16) -> Frame<'_> {
         Frame { bytes, wire_bytes: 90, time_ns: 1_000_000_007, interface, link_type, time_assumed: false }

@@ -4,6 +4,7 @@ use super::reload::ReloadResult;
 use crate::actions::Actions;
 use crate::anonymisation;
 use crate::arguments::ProbeOptions;
+use crate::doctor;
 use crate::error::Error;
 use crate::flow_packets::{self, PacketPlaces, SegmentPlaces, SegmentSource};
 use crate::stored;
@@ -11,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_anonymise::Anonymiser;
-use weir_control::{Access, AskPackets, Control, RecentFlows, ReloadReply, Request, Server};
+use weir_control::{Access, AskPackets, Control, DoctorFindings, RecentFlows, ReloadReply, Request, Server};
 use weir_flow::FlowRecord;
 use weir_packet::DecodeOptions;
 use weir_probe::{CpuAffinity, RecordEnricher};
@@ -20,16 +21,17 @@ use weir_tcp_report::PacketSelection;
 /// Nice value of its thread, above that of export threads: answers may wait, records should not.
 const NICE: i32 = 10;
 
-/// Reads the files of token and TLS, and listens. To be called with the privileges of the start.
+/// Reads the files of token and TLS, and listens; finds what is wrong with the machine. To be called with the privileges
+/// of the start, before packets wait in sources, and while programs may be started.
 ///
 /// # Errors
 /// A file cannot be used, the address needs more of them, or the port is taken.
-pub fn bind(probe: &ProbeOptions) -> Result<Option<Server>, Error> {
+pub fn bind(probe: &ProbeOptions) -> Result<Option<(Server, DoctorFindings)>, Error> {
     let Some(address) = probe.listen else { return Ok(None) };
     let server = Server::bind(address, access(probe, address)?, &probe.timing())?;
     // Questions to a store (`/stored`) leave enough descriptors for all else.
     stored::raise_limit_of_files();
-    Ok(Some(server))
+    Ok(Some((server, doctor::findings_of(&probe.inputs))))
 }
 
 /// Checks the same, except that the port is free: a probe with this configuration may be running.

@@ -11,7 +11,6 @@ use crate::actions::Actions;
 use crate::anonymisation;
 use crate::arguments::{ProbeOptions, StatusFormat};
 use crate::console::{log, stderr};
-use crate::doctor;
 use crate::enrichment::Enricher;
 use crate::error::Error;
 use crate::memory::{MemoryLock, SinkMemory};
@@ -90,9 +89,7 @@ impl Opened {
             Some(_) => autotune::tune(&options, &settings, &stop)?,
             None => options,
         };
-        let server = control::bind(&options)?;
-        // Before packets wait, and while programs may be started.
-        let doctor = server.as_ref().map(|_| doctor::findings_of(&options.inputs)).unwrap_or_default();
+        let (server, doctor) = control::bind(&options)?.unzip();
         let mut groups = start::open_worker_groups(&options, &stop)?;
         let mut actions = options.rules.as_deref().map(Actions::load).transpose()?;
         let overrides = actions.as_mut().filter(|_| server.is_some()).map(Actions::permit_overrides);
@@ -126,7 +123,7 @@ impl Opened {
             actions,
             overrides,
             server,
-            doctor,
+            doctor: doctor.unwrap_or_default(),
             effective,
             stop_signal,
             signals,
