@@ -29,7 +29,6 @@ use weir_fields::{Column, Field, Origin, field};
 use weir_ledger::{Ledger, RecordTotals};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Settings, StoredPipeline};
 use weir_query::{Expression, GroupField, RecordOrder, View};
-use weir_store::RowForm;
 
 /// The paths of stored flows, if these are the sources.
 ///

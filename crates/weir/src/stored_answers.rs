@@ -20,7 +20,7 @@ use weir_control::{AskStore, FlowSource, FlowsThen, StoredAnswer, StoredError, S
 use weir_export::{ViewFormat, append_json_record};
 use weir_fields::{Bounds, Column, Field, columns, field};
 use weir_flow::FlowRecord;
-use weir_query::{CountField, GroupField, RecordOrder, View, ViewSettings};
+use weir_query::{CountField, GroupField, Metric, RecordOrder, View, ViewSettings};
 use weir_store::{Collecting, Damage, FlowReader};
 
 /// Flows that are read before the time is looked at.
@@ -263,12 +263,12 @@ impl Opened {
         }
         let mut view = pairs.without_intervals().of_first_groups(question.top, every_ns, MAX_ROWS);
         let (matching, is_cut) = (pairs.total().flows, stop.load(Ordering::Relaxed));
-        view.merge(pairs);
+        view.merge(&pairs);
         Some((view, Read { matching, others: reader.others, is_cut, problems: Problems::of(damaged) }))
     }
 
     /// Sums up the flows of the question in a view, which is empty.
-    fn sum_up(self, question: &StoredQuestion, view: &dyn Fn() -> View) -> (View, Read) {
+    pub fn sum_up(self, question: &StoredQuestion, view: &dyn Fn() -> View) -> (View, Read) {
         let mut all = view();
         let (mut reader, damaged) = match self {
             Self::Files(reader, damaged) => (reader, damaged),

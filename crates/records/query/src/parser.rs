@@ -139,13 +139,14 @@ impl<'a> Parser<'a> {
             "any" => return Ok(Node::Always),
             "src" | "dst" => return self.of_sides(word == "src", protocol),
             "host" | "port" | "proto" | "protocol" | "flags" if self.ends_condition() => {
-                Node::Test(Test::present(of(if word == "proto" { "protocol" } else { &word })))
+                let name = if word == "proto" { "protocol" } else { &word };
+                both(protocol, Node::Test(Test::present(of(name))))
             }
             "host" | "net" => self.with_words(of("host"), protocol)?,
             "port" | "portrange" => self.with_words(of("port"), protocol)?,
-            "proto" | "protocol" => self.comparison(of("protocol"), true)?,
+            "proto" | "protocol" => both(protocol, self.comparison(of("protocol"), true)?),
             "vlan" | "inner_vlan" | "mpls" | "tunnel" | "mac" | "as" | "country" if self.ends_condition() => {
-                Node::Test(Test::present(of(&word)))
+                both(protocol, Node::Test(Test::present(of(&word))))
             }
             "flags" | "mac" | "as" | "country" => self.with_words(of(&word), protocol)?,
             "ether" => self.of_ethernet(protocol)?,

@@ -181,7 +181,7 @@ impl LiveTable {
                     let empty = all.of_others();
                     let current = std::mem::replace(&mut *view.lock().unwrap_or_else(PoisonError::into_inner), empty);
                     self.groups = current.groups();
-                    all.merge(current);
+                    all.merge(&current);
                 }
                 let table = ViewTable { view: all, format: ViewFormat::Table, top: ended.top };
                 of_view(table, names.as_deref(), [columns, most])

@@ -473,6 +473,12 @@ fn an_expression_is_decided_as_far_as_the_known_fields_decide_it() {
 }
 
 #[test]
+fn a_protocol_before_a_word_without_a_value_counts() {
+    check(&web(), &["port", "tcp port", "ip host", "tcp flags", "protocol", "ip proto"], &["udp port", "ip6 host"]);
+    check(&web(), &["ip proto tcp"], &["ip6 proto tcp", "udp proto tcp"]);
+}
+
+#[test]
 fn every_name_that_is_listed_can_be_compared_grouped_selected_and_if_a_number_sorted() {
     let columns = weir_fields::columns().iter().map(|column| column.name);
     let listed: Vec<&str> = columns.chain(weir_fields::words().map(|(word, _)| word.name)).collect();

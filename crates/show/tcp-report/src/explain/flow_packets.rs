@@ -137,6 +137,8 @@ impl FlowPackets {
             top: 0,
             group_failures: false,
             grouping: None,
+            network_names: None,
+            end_names: None,
         };
         let mut report = analysis.finish(counts, options, None);
         // It is in no list.
