@@ -77,7 +77,7 @@ fn without_a_store_the_last_flows_are_in_memory() {
     permit_all_users(folder.path());
     let file = folder.path().join("flows.json");
     let sink = format!("json:{}", file.display());
-    let options = ["--idle", "300ms", "--listen-records", "300", "-o", &sink];
+    let options = ["--idle", "2s", "--listen-records", "300", "-o", &sink];
     let Some(mut served) = Served::start(&options) else { return };
     let about = served.get("/about").json();
     assert_eq!([&about["history"], &about["from_ns"]], [&Value::from("memory"), &Value::Null], "{about}");
@@ -101,9 +101,12 @@ fn without_a_store_the_last_flows_are_in_memory() {
     kept.sort();
     assert_eq!(kept, written);
     send_requests(&mut served.sender, 100..500);
+    // On a busy machine, a request and its answer may be two flows.
     until("the memory is full", || {
         let last = stored(&served, "sort=src_port&top=1&fields=src_port")["flows"][0]["src_port"].clone();
-        number(&served.get("/status").json()["ledger"]["flows"]["exported"]) == 500 && number(&last) == 1523
+        let status = served.get("/status").json();
+        let flows = &status["ledger"]["flows"];
+        number(&flows["live"]) == 0 && number(&flows["exported"]) >= 500 && number(&last) == 1523
     });
     assert_eq!(number(&stored(&served, "")["matching"]), 300);
     served.probe.stop(0);
