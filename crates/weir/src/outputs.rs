@@ -122,17 +122,7 @@ impl Outputs {
         let transactions = options.transactions.clone();
         let takes_standard_output =
             stats == Some(Path::new("-")) || transactions.iter().any(|sink| sink.spec.is_standard_output());
-        let (mut sinks, mut invalid) = (Vec::new(), Vec::new());
-        for output in &options.outputs {
-            match output {
-                Output::Records(sink) => sinks.push(sink.clone()),
-                Output::Balanced(members) | Output::Failover(members) => sinks.extend(members.iter().cloned()),
-                Output::Packets(path) => {
-                    invalid.extend(RecordSink::parse(&format!("packets:{}", path.display())).err())
-                }
-                Output::Invalid(reason) => invalid.push(reason.clone()),
-            }
-        }
+        let (mut sinks, invalid) = sinks_of(&options.outputs);
         if options.outputs.is_empty() {
             // The ledger, or transactions, are in place of the table. The ledger balances only with a sink.
             sinks.push(RecordSink::table(if takes_standard_output { "/dev/null" } else { "-" }));
@@ -706,6 +696,20 @@ pub fn write_text(mut text: Vec<u8>, path: &Path, file: Option<File>, problem: &
 
 fn stats_option(path: &Path) -> String {
     format!("--stats {}", path.display())
+}
+
+/// The sinks of `-o`, and why others are invalid.
+fn sinks_of(outputs: &[Output]) -> (Vec<RecordSink>, Vec<InvalidOutput>) {
+    let (mut sinks, mut invalid) = (Vec::new(), Vec::new());
+    for output in outputs {
+        match output {
+            Output::Records(sink) => sinks.push(sink.clone()),
+            Output::Balanced(members) | Output::Failover(members) => sinks.extend(members.iter().cloned()),
+            Output::Packets(path) => invalid.extend(RecordSink::parse(&format!("packets:{}", path.display())).err()),
+            Output::Invalid(reason) => invalid.push(reason.clone()),
+        }
+    }
+    (sinks, invalid)
 }
 
 /// The targets of a sink, each with its option as the user wrote it.

@@ -125,9 +125,8 @@ pub fn run_pipeline(
     let settings =
         Settings { observer, interface_names, enricher, transaction_enricher, memory_thread, timing, ..settings };
     let (pipeline, exporter) = start_pipeline(settings, sinks, transactions, actions, is_requested)?;
-    let pipeline = pipeline.with_searches(searches);
     stop_signal.start_thread_with(&timing, page_file::or_abandon(exporter.end_soon(), page.as_ref()));
-    let metered = meter(&mut source, pipeline, exporter, &stop, progress);
+    let metered = meter(&mut source, pipeline.with_searches(searches), exporter, &stop, progress);
     outputs.additions.names.iter().for_each(SharedNames::log_left_out);
     Ok(page_file::report(read, &outputs, open, page, metered))
 }
