@@ -13,7 +13,7 @@ use weir_control::{FlowSource, StoredAnswer, StoredError, StoredQuestion, Wanted
 use weir_export::{ViewFormat, append_json_record};
 use weir_fields::{Column, FieldValue};
 use weir_flow::FlowRecord;
-use weir_query::{CountField, Expression, GroupField, RecordOrder, View, ViewSettings};
+use weir_query::{CountField, Expression, GroupField, Metric, RecordOrder, View, ViewSettings};
 
 /// An answer, or why the flows have none.
 pub type Answered = Result<StoredAnswer, StoredError>;
@@ -159,7 +159,8 @@ impl Plan {
                 counted.clone().try_for_each(|name| opened.check("count", name))?;
                 let names = settings.fields.iter().map(GroupField::name).chain(counted);
                 let every_ns = settings.every_ns.filter(|_| settings.fields.is_empty());
-                let mut settings = ViewSettings { every_ns, ..settings.clone() };
+                // All numbers: questions that differ in those that they ask for have the same sums.
+                let mut settings = ViewSettings { every_ns, unknown: Vec::new(), ..settings.clone() };
                 settings.set_known(&opened.known());
                 // With the sum that the order asks for.
                 settings.sums.clone_from(&View::new(settings.clone()).map_err(invalid_order)?.settings().sums);
@@ -214,6 +215,7 @@ impl Groups {
         let condition = |OfCondition { expression, views, flows }: &OfCondition| Condition {
             expression: expression.clone(),
             matching: 0,
+            unknown: views.first().map(|view| view.unknown.clone()).unwrap_or_default(),
             views: views.iter().map(view).collect(),
             flows: flows.iter().map(|(most, order)| LargestFlows::new(*most, Some(*order), None)).collect(),
         };
@@ -225,6 +227,8 @@ impl Groups {
 struct Condition {
     expression: Option<Expression>,
     matching: u64,
+    /// Numbers that are not stored.
+    unknown: Vec<Metric>,
     views: Vec<View>,
     flows: Vec<LargestFlows>,
 }
@@ -251,11 +255,15 @@ impl Pass {
         })
     }
 
-    /// A view in the order of a question.
+    /// A view in the order of a question, with the numbers that it asks for.
     fn sorted(&mut self, (condition, view): Place, question: &StoredQuestion) -> Result<&View, StoredError> {
-        let Wanted::Sums(ViewSettings { order, .. }) = &question.wanted else { unreachable!("only sums have a view") };
-        let view = &mut self.0[condition].views[view];
-        view.set_order(order.clone()).map_err(invalid_order)?;
+        let Wanted::Sums(ViewSettings { order, unknown, .. }) = &question.wanted else {
+            unreachable!("only sums have a view")
+        };
+        let Condition { unknown: not_stored, views, .. } = &mut self.0[condition];
+        let view = &mut views[view];
+        let unknown = not_stored.iter().chain(unknown).copied().collect();
+        view.set_shown(order.clone(), unknown).map_err(invalid_order)?;
         Ok(view)
     }
 
@@ -292,9 +300,10 @@ impl Lines {
     /// What the second pass computes, and of what each condition of it is.
     fn start(self, first: &Pass) -> (Vec<LinePlace>, Pass) {
         let condition = |((condition, view), every_ns): LinePlace, keys| {
-            let Condition { expression, views, .. } = &first.0[condition];
+            let Condition { expression, unknown, views, .. } = &first.0[condition];
             let line = views[view].of_groups(keys, every_ns, MAX_ROWS);
-            Condition { expression: expression.clone(), matching: 0, views: vec![line], flows: Vec::new() }
+            let (expression, unknown) = (expression.clone(), unknown.clone());
+            Condition { expression, matching: 0, unknown, views: vec![line], flows: Vec::new() }
         };
         let (places, conditions) = self.0.into_iter().map(|(of, keys)| (of, condition(of, keys))).unzip();
         (places, Pass(conditions))

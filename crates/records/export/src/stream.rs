@@ -83,6 +83,8 @@ pub(crate) struct StreamOutput {
     state: State,
     /// From the end of a connection to the next attempt; doubles until one lasts.
     back_off: Duration,
+    /// When the collector has taken something, or the first connection was begun.
+    taken_at: Instant,
     /// Since when there is no connection; `None` while there is one.
     down_since: Option<Instant>,
     /// The log says that there is no connection.
@@ -128,6 +130,7 @@ impl StreamOutput {
             is_live: retries,
             state: State::Down { next_attempt: now },
             back_off: times.reconnect,
+            taken_at: now,
             down_since: Some(now),
             is_logged: false,
             waiting: Waiting::with_spool(spool),
@@ -290,6 +293,8 @@ impl StreamOutput {
             (Some(until), _) => Some(until),
             (None, Some(_)) if is_live => Some(start),
             (None, None) if is_live => Some(start + LIVE_WAIT),
+            // A collector that takes nothing is away: until it takes something again, records go to the disk at once.
+            (None, None) if self.waiting.is_safe() && !all => Some(self.taken_at + self.times.outage),
             (None, since) => since.map(|since| since.max(if all { start } else { since }) + self.times.outage),
         }
     }
@@ -347,6 +352,7 @@ impl StreamOutput {
             self.waiting.take(written.taken);
             self.waiting.count_accepted(written.accepted, counters);
             if written.accepted > 0 {
+                self.taken_at = Instant::now();
                 self.watch.step();
             }
             if written.taken == 0 && written.accepted == 0 {

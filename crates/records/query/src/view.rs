@@ -229,12 +229,12 @@ impl View {
         }
     }
 
-    /// From now on the rows have another order.
+    /// From now on the rows have another order, and these numbers are not known.
     ///
     /// # Errors
     /// The order names nothing that a view has.
-    pub fn set_order(&mut self, order: Option<Order>) -> Result<(), InvalidOrder> {
-        let settings = ViewSettings { order, ..self.settings.clone() };
+    pub fn set_shown(&mut self, order: Option<Order>, unknown: Vec<Metric>) -> Result<(), InvalidOrder> {
+        let settings = ViewSettings { order, unknown, ..self.settings.clone() };
         let Self { settings, order, .. } = Self::new(settings)?;
         (self.settings, self.order) = (settings, order);
         Ok(())

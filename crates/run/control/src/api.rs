@@ -64,9 +64,9 @@ GET  /ready         whether every pipeline responds and every interface is up; s
 GET  /status        figures of the last interval, and the ledger since the start
 GET  /history       counters of each second of the last hour: ?after=
 GET  /metrics       metrics for Prometheus
-GET  /flows         current flows, or sums of them: ?where=EXPRESSION, by=, sort=, top=, fields=, community_id=
-GET  /stored        flows that have ended, or sums of them: ?where=, from=, to=, by=, every=, count=, sort=, top=,
-                    offset=, fields=, store=
+GET  /flows         current flows, or sums of them: ?where=EXPRESSION, by=, sum=, sort=, top=, fields=, community_id=
+GET  /stored        flows that have ended, or sums of them: ?where=, from=, to=, by=, every=, count=, sum=,
+                    numbers=, sort=, top=, offset=, fields=, records=, store=
 GET  /packets       the packets of a flow as a capture, if there is a recorder or a capture: ?flow=, from=, to=
 GET  /explain       the segments of a TCP flow, if there is a capture: ?flow=, at=, top=
 GET  /fields        all fields of flows, with their meanings
@@ -1036,7 +1036,8 @@ mod tests {
         let of_view = index_of_view();
         let shown: Vec<&str> =
             of_view.lines().filter_map(|line| line.split(' ').find(|word| word.starts_with('/'))).collect();
-        assert_eq!(shown, ["/about", "/health", "/stored", "/fields", "/session", "/openapi.json"], "{of_view}");
-        assert!(of_view.contains("fields=, store=") && of_view.ends_with("a page.\n"), "{of_view}");
+        let expected = ["/about", "/health", "/stored", "/packets", "/explain", "/fields", "/session", "/openapi.json"];
+        assert_eq!(shown, expected, "{of_view}");
+        assert!(of_view.contains("records=, store=") && of_view.ends_with("a page.\n"), "{of_view}");
     }
 }

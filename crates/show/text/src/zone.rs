@@ -181,7 +181,10 @@ impl Zone {
             (_, Ok(day)) if !text.contains(':') && !text.contains(['T', 't', ' ']) => {
                 day.to_zoned(self.rules.clone()).ok().and_then(|day| nanoseconds(day.timestamp())).ok_or_else(form)
             }
-            (Ok(time), _) => self.only_instant(text, time),
+            (Ok(time), _) => self.only_instant(text, time).map_err(|error| match error {
+                TimeError::Form { .. } => form(),
+                other => other,
+            }),
             _ => Err(form()),
         }
     }

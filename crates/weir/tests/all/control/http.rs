@@ -321,7 +321,7 @@ fn flows_of_the_moment_are_found_and_go_on() {
             (&format!("fields={}", "*s".repeat(7_000)), "fields: "),
             (&format!("fields={}*", "*,".repeat(600)), "fields: at most 512 names"),
             ("community_id=1:x", "community_id: "),
-            ("nonsense=1", "nonsense: there is no such parameter; there are: where, community_id, by, sort, top"),
+            ("nonsense=1", "nonsense: there is no such parameter; there are: where, community_id, by, sort, sum, top"),
             ("top=1&top=2", "top: it is there twice"),
         ] {
             let answer = served.get(&format!("/flows?{query}"));

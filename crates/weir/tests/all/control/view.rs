@@ -170,7 +170,7 @@ fn what_needs_a_probe_is_refused_and_the_rest_works() {
     for (method, path, status, reason) in [
         ("POST", "/reload", 403, "weir view shows what is stored, and permits no changes"),
         ("POST", "/overrides", 403, "permits no changes"),
-        ("GET", "/flows", 409, "GET /about, /fields and /stored"),
+        ("GET", "/flows", 409, "GET /about, /fields, /stored, /packets and /explain"),
         ("GET", "/stored?store=2", 400, "weir view answers from all that it shows together; leave store out"),
         ("GET", "/stored?store=0", 400, "use the number of a store, from 1"),
         ("GET", "/stored?by=mac", 400, "by: "),

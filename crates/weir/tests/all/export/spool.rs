@@ -202,7 +202,9 @@ fn a_read_ends_beside_a_collector_that_reads_nothing() {
         let (folder, deaf) = (tempfile::tempdir().unwrap(), deaf());
         let spool = folder.path().join("spool");
         let sink = format!("{scheme}://{}?fields=all&spool={}", deaf.local_addr().unwrap(), spool.display());
-        let timing = "sink_timeout=200ms,sink_dead=1h";
+        // More than what is kept in memory, which waits for the collector before, and the rest at the end.
+        let sink = format!("{sink}&buffer=64KiB");
+        let timing = "sink_timeout=200ms,sink_outage=200ms,sink_dead=1h";
         let (code, err, ledger) = ledger_of(["read", capture.name(), "-o", &sink, "--timing", timing]);
         let kept = flows(&ledger, "spooled");
         assert!(code == 0 && kept > 0 && exported(&ledger) + kept == 5000, "{code} {err} {ledger}");
@@ -222,6 +224,10 @@ fn what_a_spool_cannot_know_is_said_and_its_backlog_is_in_the_metrics() {
     let mut octets = fs::read(&segment).unwrap();
     octets[..100].fill(0);
     fs::write(&segment, octets).unwrap();
+    [parent.path(), &folder].iter().for_each(|path| permit_all_users(path));
+    for file in fs::read_dir(&folder).unwrap() {
+        permit_all_users(&file.unwrap().path());
+    }
     let Some(served) = Served::start(&["-o", &sink]) else { return };
     let metric = |name: &str, label: &str| sum(&served.metrics(), name, label);
     until("earlier ones wait", || metric("weir_records_earlier_spooled", "") > 0);

@@ -237,10 +237,11 @@ fn sums_of_a_store_of_transactions_are_those_of_its_records_and_of_the_flows() {
         "--sum",
         "http_requests,http_response_mean_ns",
     ]);
-    let records = rows(&[&store, "--where", "http_method", "--fields", "http_path,http_response_mean_ns"]);
+    let records = rows(&[&store, "--where", "http_method", "--fields", "http_host,http_path,http_response_mean_ns"]);
     assert_eq!(sum(&urls, "http_requests"), records.len() as u64);
     for url in &urls {
-        let of_path = records.iter().filter(|record| record["http_path"] == url["http_path"]);
+        let is_of_url = |record: &&Value| ["http_host", "http_path"].iter().all(|name| record[*name] == url[*name]);
+        let of_path = records.iter().filter(is_of_url);
         let times: Vec<u64> = of_path.filter_map(|record| record["http_response_mean_ns"].as_u64()).collect();
         let mean = times.iter().sum::<u64>() / times.len() as u64;
         assert_eq!(url["http_response_mean_ns"], mean, "{url}");
