@@ -145,13 +145,12 @@ fn a_probe_answers_from_its_store_of_transactions_and_counts_them() {
     let of_file: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(groups, Value::from(of_file));
     assert_eq!(probe.served.get("/about").json()["transactions"][0], records.to_str().unwrap());
-    let metrics = probe.served.get("/metrics").body;
     for line in [
         format!("weir_transactions_begun_total {expected}"),
         "weir_transactions_left_out_total 0".into(),
         format!("weir_transactions_exported_total{{sink=\"{sink}\"}} {expected}"),
     ] {
-        assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
+        until(&line, || probe.served.get("/metrics").body.lines().any(|found| found == line));
     }
     let (_, _, ledger) = probe.served.probe.stop(0);
     assert_eq!(number(&ledger["transactions"]["begun"]), expected);
