@@ -313,7 +313,7 @@ test('the packets of a flow are saved, and its segments listed', async () => {
 });
 
 test('a store that is being written grows on the page, and a damaged file is named', async () => {
-    const flows = join(folder, 'flows');
+    const flows = join(folder, 'growing');
     store([CAPTURES[0]], flows);
     const view = await View.start(flows);
     const { page, faults } = await open(view, '#flows');
