@@ -44,7 +44,7 @@ pub use field::{
     Field, Kind, Read, duration_ns, field, initial_rtt_ns, name_of_heading, near_names, of_first, server_responses,
     view_field, words,
 };
-pub use omitted::restore_omitted;
+pub use omitted::{columns_of_omitted, restore_omitted};
 pub use page::{profile_names, profiles};
 pub use restore::StoredValue;
 pub use restored::Restored;

@@ -1,8 +1,16 @@
 //! Restores what full IPFIX records omit (docs/fields.md, *TCP elements in IPFIX*).
 
+use crate::column::Column;
+use crate::restored::entry_name;
+use crate::selection::columns;
 use weir_flow::FlowRecord;
 use weir_packet::Packet;
 use weir_tcp::{SegmentClass, TcpReport};
+
+/// The columns that [`restore_omitted`] depends on, and those that it sets.
+pub fn columns_of_omitted() -> impl Iterator<Item = &'static Column> {
+    columns().iter().filter(|column| entry_name(column.name).starts_with("tcp_"))
+}
 
 /// Sets the TCP counters that a full record omits in a direction without TCP anomalies, from the counters that it has.
 /// `payload_bytes`: all payload of the direction. `has`: whether the record had an element of this entry.

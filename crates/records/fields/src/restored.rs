@@ -149,7 +149,7 @@ fn has(known: &[&'static Column], name: &str) -> bool {
 }
 
 /// The name of the entry of a column.
-fn entry_name(name: &str) -> &str {
+pub(crate) fn entry_name(name: &str) -> &str {
     name.strip_prefix("fwd_").or_else(|| name.strip_prefix("rev_")).unwrap_or(name)
 }
 

@@ -12,7 +12,7 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use weir_fields::{Column, Restored, columns};
+use weir_fields::{Column, Restored, columns, columns_of_omitted};
 use weir_flow::FlowRecord;
 
 /// Reads the records of some files of one format.
@@ -135,7 +135,9 @@ impl<S: Source> FileReader<S> {
 
     /// From now on records have these fields only, and those of every record.
     pub fn keep_only(&mut self, fields: &[&'static Column]) {
-        self.restored.keep_only(fields);
+        // What full records omit follows from these.
+        let needed: Vec<_> = fields.iter().copied().chain(columns_of_omitted()).collect();
+        self.restored.keep_only(&needed);
     }
 
     /// Appends records, up to a number of them. Returns whether there may be more.

@@ -106,6 +106,25 @@ fn selected_elements_come_back() {
 }
 
 #[test]
+fn views_have_what_full_records_omit() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("full.ipfix");
+    let captures = ["web.pcap", "loss.pcapng", "tls.pcap"].map(|name| captures().join(name));
+    let sink = format!("ipfix:{}", file.display());
+    success(arguments!["read", "-q", "-o", sink].into_iter().chain(captures.iter().map(AsRef::as_ref)));
+    let segments = |inputs: &[PathBuf]| -> Vec<[Value; 3]> {
+        let options = arguments!["read", "-q", "--log-level", "error", "--by", "host", "-o", "json:-"];
+        let text = success(options.into_iter().chain(inputs.iter().map(AsRef::as_ref)));
+        let row = |line: &str| -> Value { serde_json::from_str(line).unwrap() };
+        let numbers = |row: Value| ["host", "segments", "retransmitted"].map(|name| row[name].clone());
+        text.lines().map(|line| numbers(row(line))).collect()
+    };
+    let of_captures = segments(&captures);
+    assert!(of_captures.iter().any(|[_, segments, _]| segments.as_u64() > Some(1000)), "{of_captures:?}");
+    assert_eq!(segments(&[file]), of_captures);
+}
+
+#[test]
 fn views_conditions_and_orders_are_those_of_metered_flows() {
     let options: [&[&str]; 7] = [
         &["--every", "500ms", "--by", "server_ip", "-o", "json:-"],
