@@ -5,7 +5,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
-import { SCHEMES, SIZES, cells, closeBrowser, closePages, inspect, number, open, startBrowser } from './browser.mjs';
+import { BOUND, SCHEMES, SIZES, cells, closeBrowser, closePages, inspect, number, open, startBrowser } from './browser.mjs';
 import { dns, http, tcp, tls, udp } from './frames.mjs';
 import { Probe, Sender, makeWire } from './probe.mjs';
 
@@ -272,7 +272,10 @@ test('the packets of a current flow come from the recorder', async () => {
     const button = dialog.getByRole('button', { name: 'Download the packets' });
     await button.waitFor();
     // The recorder writes a little later.
+    const end = Date.now() + BOUND;
     while (!(await dialog.getByText('2 packets with ').isVisible())) {
+        assert.ok(Date.now() < end, 'the recorder writes');
+        await page.waitForTimeout(50);
         await button.click();
         await dialog.getByText(/packets? with|No packet|packets cannot be read/i).first().waitFor();
     }

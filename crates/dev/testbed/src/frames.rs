@@ -12,6 +12,12 @@ pub fn ipv4(protocol: u8, source: [u8; 4], destination: [u8; 4], payload: &[u8])
     frame
 }
 
+/// A frame with a datagram of UDP between addresses with ports.
+pub fn datagram(source: ([u8; 4], u16), destination: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
+    let words = [source.1, destination.1, 8 + payload.len() as u16, 0].map(u16::to_be_bytes).concat();
+    ipv4(17, source.0, destination.0, &[&words, payload].concat())
+}
+
 /// An Ethernet frame with a UDP datagram. `payload` is the length of its payload in octets.
 pub fn udp(source: ([u8; 4], u16), destination: ([u8; 4], u16), payload: usize) -> Vec<u8> {
     let mut datagram = Vec::new();

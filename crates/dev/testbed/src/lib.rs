@@ -34,7 +34,7 @@ pub use binary::{
     wait_for_thread_of_signals, weir, weir_with_closed_output, weir_with_input,
 };
 pub use collector::{Nfcapd, free_port};
-pub use frames::{arp, ipv4, request_and_response, tcp, udp};
+pub use frames::{arp, datagram, ipv4, request_and_response, tcp, udp};
 pub use pcap::{
     Pcap, SMALL_BYTES, SMALL_PACKETS, START, SavedCapture, capture_files, captures, captures_of_applications, small,
 };

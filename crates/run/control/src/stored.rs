@@ -59,7 +59,7 @@ pub struct Query {
     /// 16, joined by commas. With by or every
     sum: Option<String>,
     /// Numbers of groups and intervals, joined by commas: flows, packets, bytes and others, as --by writes them. The others
-    /// are null, and their columns are not read. Default: all
+    /// are null, and columns that only they need are not read. Default: all
     numbers: Option<String>,
     /// The number by which flows or groups are sorted, the largest first; NUMBER:asc for the smallest first. Default: the
     /// newest flows, the newest last; groups by bytes

@@ -23,7 +23,7 @@ impl Storing {
         permit_all_users(folder.path());
         let store = folder.path().join("flows");
         let sink = format!("parquet:{}?interval=1s", store.display());
-        let served = Served::start(&[&["--idle", "300ms", "-o", &sink], options].concat())?;
+        let served = Served::start(&[&["--idle", "2s", "-o", &sink], options].concat())?;
         Some(Self { served, store, _folder: folder })
     }
 

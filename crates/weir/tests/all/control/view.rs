@@ -126,18 +126,18 @@ fn groups_in_intervals_are_the_same_in_one_pass_and_in_two() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("flows");
     let to = format!("parquet:{}", store.display());
-    success(["read", "-q", "-i", "synth:velan,flows=1k,order=round,packets=100k,rate=10k", "-o", &to]);
+    success(["read", "-q", "-i", "synth:velan,flows=2k,order=round,packets=200k,rate=20k", "-o", &to]);
     let store = store.to_str().unwrap();
     let view = Viewed::start(&[store]);
     let about = view.get("/about").json();
     let spans = (about["to_ns"].as_u64().unwrap() - about["from_ns"].as_u64().unwrap()) / 1_000_000;
     let mut longest = 0;
     for every in [1, 2, 50].map(|part| (spans / 1000 + 1) * part) {
-        for (by, top) in [("src_ip", 3), ("protocol", 2), ("src_ip,src_port", 4)] {
+        for (by, top) in [("src_ip", 3), ("protocol", 2), ("src_ip,src_port", 4), ("src_ip,dst_ip", 4)] {
             let every = format!("{every}ms");
             let found = rows(&view, &format!("by={by}&every={every}&top={top}&numbers=bytes,flows"), "groups");
             let read = read(&[store, "--by", by, "--every", &every, "--top", &top.to_string()]);
-            let names = ["interval_start", "src_ip", "src_port", "protocol", "bytes", "flows"];
+            let names = ["interval_start", "src_ip", "src_port", "dst_ip", "protocol", "bytes", "flows"];
             let row = |row: &Value| names.map(|name| row[name].to_string());
             assert!(found.iter().map(row).eq(read.iter().map(row)), "{by} {every}");
             longest = longest.max(found.len());

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use testbed::{Pcap, captures_of_applications, ipv4, metered, number, weir};
+use testbed::{Pcap, captures_of_applications, datagram, ipv4, metered, number, weir};
 
 /// Facts of the list beside a capture, and the fields that have them.
 const FIELDS: [(&str, &str); 20] = [
@@ -139,12 +139,6 @@ const CLIENT: [u8; 4] = [192, 0, 2, 1];
 const OTHER: [u8; 4] = [192, 0, 2, 2];
 const RESOLVER: [u8; 4] = [192, 0, 2, 53];
 const SERVER: [u8; 4] = [198, 51, 100, 7];
-
-fn datagram(source: ([u8; 4], u16), destination: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
-    let length = 8 + payload.len() as u16;
-    let words = [source.1, destination.1, length, 0].map(u16::to_be_bytes).concat();
-    ipv4(17, source.0, destination.0, &[&words, payload].concat())
-}
 
 /// A question for `a.example`, or the answer to it: one record with a time to live of 100 s.
 fn dns(id: u8, kind: u8, answer: &[u8]) -> Vec<u8> {

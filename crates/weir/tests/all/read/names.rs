@@ -1,15 +1,10 @@
 //! `--names`: names of hosts from answers of DNS, and of services, in tables of `weir read` and `weir tcp`.
 
-use testbed::{Pcap, START, SavedCapture, assert_usage_errors, ipv4, success, tcp};
+use testbed::{Pcap, START, SavedCapture, assert_usage_errors, datagram, success, tcp};
 
 const CLIENT: [u8; 4] = [192, 0, 2, 1];
 const RESOLVER: [u8; 4] = [192, 0, 2, 53];
 const SERVER: [u8; 4] = [198, 51, 100, 20];
-
-fn datagram(source: ([u8; 4], u16), destination: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
-    let ports = [source.1, destination.1, 8 + payload.len() as u16, 0].map(u16::to_be_bytes).concat();
-    ipv4(17, source.0, destination.0, &[&ports, payload].concat())
-}
 
 /// A question for the addresses of a name, and the answer that it is another name with the address of the server.
 fn question_and_answer(id: u16, name: &[u8]) -> [Vec<u8>; 2] {
