@@ -20,13 +20,7 @@ pub fn datagram(source: ([u8; 4], u16), destination: ([u8; 4], u16), payload: &[
 
 /// An Ethernet frame with a UDP datagram. `payload` is the length of its payload in octets.
 pub fn udp(source: ([u8; 4], u16), destination: ([u8; 4], u16), payload: usize) -> Vec<u8> {
-    let mut datagram = Vec::new();
-    datagram.extend(source.1.to_be_bytes());
-    datagram.extend(destination.1.to_be_bytes());
-    datagram.extend((8 + payload as u16).to_be_bytes());
-    datagram.extend([0, 0]);
-    datagram.resize(8 + payload, 0);
-    ipv4(17, source.0, destination.0, &datagram)
+    datagram(source, destination, &vec![0; payload])
 }
 
 /// An Ethernet frame with a TCP segment. `payload` is the length of its payload in octets.
