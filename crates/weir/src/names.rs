@@ -23,6 +23,8 @@ const HOSTS: &str = "/etc/hosts";
 /// The response code of an answer without an error, and the types of questions for addresses.
 const NO_ERROR: u64 = 0;
 const ADDRESS_TYPES: [u64; 2] = [1, 28];
+/// Texts of records have 255 octets at most. One of these may be cut, within a character that is escaped.
+const CUT: usize = 252;
 
 /// Names that several threads use.
 #[derive(Clone)]
@@ -32,7 +34,7 @@ pub struct SharedNames(Arc<Mutex<HostNames>>);
 #[derive(Default)]
 pub struct HostNames {
     learned: HashMap<IpAddr, Learned>,
-    /// Addresses whose names did not fit.
+    /// Answers with addresses that did not fit.
     left_out: u64,
     of_file: HashMap<IpAddr, String>,
 }
@@ -67,9 +69,11 @@ impl SharedNames {
             let (name, answers) = (findings.text(Fact::DnsName), findings.text(Fact::DnsAnswers));
             let is_answer = findings.number(Fact::DnsRcode) == Some(NO_ERROR)
                 && findings.number(Fact::DnsType).is_some_and(|kind| ADDRESS_TYPES.contains(&kind));
-            if let (Some(name), Some(answers), true) = (name, answers, is_answer) {
+            if let (Some(name), Some(answers), true) = (name.filter(|name| name.len() < CUT), answers, is_answer) {
+                let whole =
+                    if answers.len() < CUT { answers } else { answers.rsplit_once(',').map_or("", |(of, _)| of) };
                 // What is no address is an alias on the way from the name to its addresses.
-                let addresses = answers.split(',').filter_map(|answer| answer.parse().ok());
+                let addresses = whole.split(',').filter_map(|answer| answer.parse().ok());
                 addresses.for_each(|address| self.lock().add(name, address));
             }
         }

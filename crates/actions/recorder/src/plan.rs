@@ -87,15 +87,17 @@ impl Search {
             candidates: Vec::new(),
             pairs: Some(AHashSet::new()),
         };
+        // Another one may have files already.
+        let (mut empty, mut has_files) = (None, false);
         for (input, path) in paths.iter().enumerate() {
             let failed = |error| Error::Io { path: path.clone(), error };
             if path.is_dir() {
                 let files = folder::list(path).map_err(failed)?;
                 if files.is_empty() {
-                    let error =
-                        io::Error::new(io::ErrorKind::NotFound, "no capture files of a recorder in this folder");
-                    return Err(failed(error));
+                    empty = empty.or(Some(path));
+                    continue;
                 }
+                has_files = true;
                 for file in files {
                     match search.add_file(input, &file.path, &mut planner) {
                         // The recorder has removed it since.
@@ -104,8 +106,13 @@ impl Search {
                     }
                 }
             } else {
+                has_files = true;
                 search.add_file(input, path, &mut planner)?;
             }
+        }
+        if let Some(path) = empty.filter(|_| !has_files) {
+            let error = io::Error::new(io::ErrorKind::NotFound, "no capture files of a recorder in this folder");
+            return Err(Error::Io { path: path.clone(), error });
         }
         search.choose_parts(planner);
         Ok(search)

@@ -83,7 +83,7 @@ pub(crate) struct StreamOutput {
     state: State,
     /// From the end of a connection to the next attempt; doubles until one lasts.
     back_off: Duration,
-    /// When the collector has taken something, or the first connection was begun.
+    /// When the collector has taken something, or the sink was opened.
     taken_at: Instant,
     /// Since when there is no connection; `None` while there is one.
     down_since: Option<Instant>,
@@ -293,7 +293,8 @@ impl StreamOutput {
             (Some(until), _) => Some(until),
             (None, Some(_)) if is_live => Some(start),
             (None, None) if is_live => Some(start + LIVE_WAIT),
-            // A collector that takes nothing is away: until it takes something again, records go to the disk at once.
+            // A collector that takes nothing is away: until it takes something again, records go to the disk at once. At
+            // the end, the thread that watches the sink ends this.
             (None, None) if self.waiting.is_safe() && !all => Some(self.taken_at + self.times.outage),
             (None, since) => since.map(|since| since.max(if all { start } else { since }) + self.times.outage),
         }

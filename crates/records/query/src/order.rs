@@ -350,10 +350,12 @@ impl RowOrder {
         sums: &mut Vec<SumField>,
     ) -> Result<Self, InvalidOrder> {
         let Some(Order { name, ascending }) = order else { return Ok(Self::Metric(Metric::Bytes, false)) };
-        if let Some(at) = counts.iter().position(|count| count.name() == name) {
+        // A sum may be named by its short name, and a field has the name of the sum.
+        let whole = SumField::of_name(name).map_or(name.as_str(), SumField::name);
+        if let Some(at) = counts.iter().position(|count| count.name() == whole) {
             return Ok(Self::Count(at, *ascending));
         }
-        if let Some(at) = fields.iter().position(|field| field.name() == name || field.to_string() == *name) {
+        if let Some(at) = fields.iter().position(|field| field.name() == whole || field.to_string() == *name) {
             return Ok(Self::Key(at, *ascending));
         }
         let unknown = || {

@@ -42,7 +42,13 @@ impl Identity {
             let is_valid = with_crc(format!("{FIRST_LINE}\nsink {sink}\nruns {runs}\n")) == text;
             return is_valid.then(|| Self { sink, runs, number: random(), gone: Count::default() });
         };
-        let gone = lines.next()?.strip_prefix("gone ")?.split(' ').map(str::parse);
+        let Some(gone) = lines.next()?.strip_prefix("gone ") else {
+            // Of a version that did not write this.
+            let number = number.ok()?;
+            let is_valid = with_crc(format!("{FIRST_LINE}\nsink {sink}\nruns {runs}\nnumber {number:016x}\n")) == text;
+            return is_valid.then(|| Self { sink, runs, number, gone: Count::default() });
+        };
+        let gone = gone.split(' ').map(str::parse);
         let [batches, flows, packets, bytes] = gone.collect::<Result<Vec<_>, _>>().ok()?.try_into().ok()?;
         let gone = Count { batches, records: RecordTotals { flows, packets, bytes } };
         let identity = Self { sink, runs, number: number.ok()?, gone };

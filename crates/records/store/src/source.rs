@@ -166,10 +166,11 @@ impl FlowReader {
         self.restored.keep_only(fields);
     }
 
-    /// From now on records have no octets of frames, unless these decide about them.
-    pub fn leave_out_frames(&mut self) {
+    /// From now on records have no octets of frames, unless these decide about them, or in these fields.
+    pub fn leave_out_frames(&mut self, except: &[&'static Column]) {
         let deciding = self.selection.as_ref().map_or(&[][..], |selection| &selection.columns);
-        self.restored.leave_out_frames(deciding);
+        let used: Vec<_> = deciding.iter().copied().chain(self.restored.sources(except)).collect();
+        self.restored.leave_out_frames(&used);
     }
 
     /// From now on these records only are read: those that `matches` selects by some fields. `may_match` says whether

@@ -68,7 +68,7 @@ GET  /flows         current flows, or sums of them: ?where=EXPRESSION, by=, sum=
 GET  /stored        flows that have ended, or sums of them: ?where=, from=, to=, by=, every=, count=, sum=,
                     numbers=, sort=, top=, offset=, fields=, records=, store=
 GET  /packets       the packets of a flow as a capture, if there is a recorder or a capture: ?flow=, from=, to=
-GET  /explain       the segments of a TCP flow, if there is a capture: ?flow=, at=, top=
+GET  /explain       the segments of a TCP flow, if there is a recorder or a capture: ?flow=, at=, top=
 GET  /fields        all fields of flows, with their meanings
 GET  /rules         the rules in effect, and what each has done
 GET  /lists         files of networks, places and tags in effect
@@ -789,12 +789,13 @@ async fn packets_page(
     Ok(response)
 }
 
-/// The segments of a TCP connection, as weir tcp --explain prints them: of the captures of weir view
+/// The segments of a TCP connection, as weir tcp --explain prints them: of the captures of weir view, or of the folders in
+/// which the probe records
 #[utoipa::path(get, path = "/explain", params(SegmentQuery), responses(
     (status = 200, description = "The segments", body = Segments),
     (status = 400, description = "A parameter is invalid", body = Failure),
     (status = 404, description = "No packet of the connection was found", body = Failure),
-    (status = 409, description = "There are no captures, or they cannot be read again", body = Failure),
+    (status = 409, description = "There is no recorder and no capture, or they cannot be read again", body = Failure),
     (status = 429, description = "Another question is being answered", body = Failure),
     (status = 503, description = "The answer takes too long", body = Failure),
 ))]

@@ -13,7 +13,7 @@ use weir_fields::community_id;
 use weir_flow::FlowRecord;
 use weir_packet::Packet;
 use weir_tcp_batch::{Backend, ConnectionKey, DeviceError, Engine, EngineOptions};
-use weir_text::units;
+use weir_text::{FlowText, units};
 
 /// Packets that are collected: 128 octets each.
 const MAX_PACKETS: usize = 1 << 17;
@@ -75,11 +75,12 @@ pub enum FlowError {
 }
 
 impl FlowPackets {
-    /// Collects the packets of a flow: its Community ID, or `ADDRESS:PORT-ADDRESS:PORT`, with or without `/tcp`.
+    /// Collects the packets of a flow: its Community ID, or its ends, as [`FlowText`] reads them.
     ///
     /// # Errors
     /// The text is neither.
     pub fn new(flow: &str) -> Result<Self, InvalidTcpFlow> {
+        let flow = flow.trim();
         let wanted = match flow.strip_prefix("1:") {
             Some(digest) if digest.len() == 28 => Wanted::Id(flow.into()),
             _ => Wanted::Endpoints(endpoints(flow).ok_or(InvalidTcpFlow)?),
@@ -186,11 +187,12 @@ fn connection_at(report: &CaptureReport, at_ns: Option<u64>) -> Result<usize, Fl
 }
 
 fn endpoints(flow: &str) -> Option<ConnectionKey> {
-    let text = flow.replace(" → ", "-");
-    let text = text.strip_suffix("/tcp").or_else(|| text.strip_suffix("/TCP")).unwrap_or(&text);
-    let (one, other) = text.split_once('-')?;
-    let (one, other) = (one.parse::<SocketAddr>().ok()?, other.parse::<SocketAddr>().ok()?);
-    (one.is_ipv4() == other.is_ipv4()).then(|| ConnectionKey::from_endpoints([one, other]))
+    let FlowText { ends, protocol } = FlowText::parse(flow)?;
+    if protocol.is_some_and(|name| !["tcp", "6"].contains(&&*name)) {
+        return None;
+    }
+    let [one, other] = ends.map(|(address, port)| Some(SocketAddr::new(address, port?)));
+    Some(ConnectionKey::from_endpoints([one?, other?]))
 }
 
 /// A record with the addresses and ports of a packet and nothing else.
@@ -216,6 +218,7 @@ mod tests {
             "192.0.2.1:1-192.0.2.2:2",
             "192.0.2.1:1 → 192.0.2.2:2",
             "192.0.2.1:1-192.0.2.2:2/tcp",
+            " tcp 192.0.2.1:1 ← 192.0.2.2:2",
             "[2001:db8::1]:1-[2001:db8::2]:2",
             "1:LQU9qZlK+B5F3KDmev6m5PMibrg=",
         ] {

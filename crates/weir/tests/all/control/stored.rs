@@ -185,6 +185,10 @@ fn groups_in_intervals_and_pages_are_those_of_weir_read() {
         }
     }
     assert_eq!((some.len(), all.len()), (4, 4));
+    // A number that is not asked for, by which flows are grouped.
+    let by_frames = rows(&probe.ask("by=fwd_l2_bytes&numbers=flows&top=1000"), "groups");
+    assert_eq!(by_frames[0]["fwd_l2_bytes"], rows(&probe.ask("by=fwd_l2_bytes&top=1"), "groups")[0]["fwd_l2_bytes"]);
+    assert!(number(&by_frames[0]["fwd_l2_bytes"]) > 0, "{by_frames:?}");
     // Pages of flows, and none.
     let by_port = |query: &str| rows(&probe.ask(&format!("sort=src_port:asc&fields=src_port&{query}")), "flows");
     let pages: Vec<Value> = (0..5).flat_map(|page| by_port(&format!("top=100&offset={}", 100 * page))).collect();

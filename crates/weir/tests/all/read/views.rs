@@ -203,6 +203,8 @@ fn sums_are_columns_only_if_they_are_asked_for() {
     assert!(sorted.lines().next().unwrap().contains(" dns_nxdomain"), "{sorted}");
     assert!(sorted.lines().nth(1).unwrap().starts_with("not-there.example "), "{sorted}");
     assert!(sorted.contains("by dns_nxdomain;"), "{sorted}");
+    let by_field = success(["read", &dns, "-q", "--by", "dns_nxdomain", "--sort", "nxdomain", "-o", "csv:-"]);
+    assert_eq!(by_field.lines().next().unwrap().matches("dns_nxdomain").count(), 1, "{by_field}");
     let asked =
         rows(&["read", &dns, "--by", "protocol", "--sum", "dns_unanswered,server_rtt_mean_ns", "--sort", "dns_failed"]);
     assert_eq!((&asked[0]["dns_failed"], &asked[0]["dns_unanswered"]), (&2.into(), &0.into()), "{asked:?}");
