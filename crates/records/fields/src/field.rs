@@ -354,7 +354,7 @@ pub fn near_names(name: &str) -> Vec<String> {
 
 /// The first of the ports that a client usually gets for itself (Linux: 32768 to 60999; IANA: 49152
 /// to 65535).
-const FIRST_EPHEMERAL_PORT: u16 = 32_768;
+pub const FIRST_EPHEMERAL_PORT: u16 = 32_768;
 
 /// Whether the source is the server. It is not if the SYN was seen, because a server sends none.
 /// Otherwise the first packet that was seen may be one of the server.

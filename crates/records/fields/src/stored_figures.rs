@@ -1,6 +1,7 @@
 //! The figures of stored rows, from their columns: the same as those of the records.
 
 use crate::column::Column;
+use crate::field::FIRST_EPHEMERAL_PORT;
 use crate::restored::Restored;
 use crate::selection;
 use crate::stored_rows::{Rows, StoredColumn, StoredRows, StoredText};
@@ -392,12 +393,12 @@ impl StoredFigures {
     /// Whether the source is the server, as [`crate::server_responses`] decides.
     #[inline]
     fn serves_source(&self, figures: &Figures, rows: &StoredRows, row: usize, protocol: Option<u8>) -> bool {
-        const FIRST_EPHEMERAL_PORT: u64 = 32_768;
+        let first_ephemeral = u64::from(FIRST_EPHEMERAL_PORT);
         let port =
             |place: Option<usize>| place.and_then(|place| rows.columns[place].numbers()).map_or(0, |of| of.values[row]);
         let [source, destination] = figures.ports.map(port);
         let has_ports = matches!(protocol, Some(6 | 17 | 33 | 132 | 136));
-        has_ports && destination >= FIRST_EPHEMERAL_PORT && source < FIRST_EPHEMERAL_PORT && {
+        has_ports && destination >= first_ephemeral && source < first_ephemeral && {
             let flags = |at: usize| match figures.sides[at].flags.map(|place| &rows.columns[place]) {
                 Some(StoredColumn::Text { places, .. }) => {
                     self.flags[at].get(places[row] as usize).copied().unwrap_or(0)

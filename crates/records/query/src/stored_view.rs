@@ -16,15 +16,13 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use weir_fields::{
-    Amount, Column, ColumnKind, Field, FieldValue, Figures, Grain, Restored, RowSums, StoredFigures, StoredRows,
-    StoredValue, SumField, SumReader, field,
+    Amount, Column, ColumnKind, FIRST_EPHEMERAL_PORT, Field, FieldValue, Figures, Grain, Restored, RowSums,
+    StoredFigures, StoredRows, StoredValue, SumField, SumReader, field,
 };
 use weir_flow::FlowRecord;
 
 /// Different amounts that are known at the same time, beside those of a batch of rows.
 const MAX_AMOUNTS: usize = 1 << 16;
-/// The least port that is not one of a server, for [`Token::Ephemeral`].
-const FIRST_EPHEMERAL_PORT: u64 = 32_768;
 
 /// The place of flows without IP behind those of all protocols.
 const NO_IP: usize = 1 << 8;
@@ -328,9 +326,9 @@ impl Token {
                 };
                 of.iter().for_each(|row| use_value(version(row)));
             }
-            Self::Ephemeral(place) => of
-                .iter()
-                .for_each(|row| use_value(u64::from(number(rows, place, *row as usize) >= FIRST_EPHEMERAL_PORT))),
+            Self::Ephemeral(place) => of.iter().for_each(|row| {
+                use_value(u64::from(number(rows, place, *row as usize) >= u64::from(FIRST_EPHEMERAL_PORT)))
+            }),
             Self::IsPositive(place) => of.iter().for_each(|row| use_value(number(rows, place, *row as usize).min(1))),
             Self::OfRole { places, is_server } => {
                 // Places of two columns are not those of the same texts.
@@ -371,7 +369,7 @@ fn restore(
             of_version.is_none_or(|address| columns[place].restore(flow, StoredValue::Ip(address)))
         }
         Token::Ephemeral(place) => {
-            let port = number(rows, place, row).min(FIRST_EPHEMERAL_PORT);
+            let port = number(rows, place, row).min(u64::from(FIRST_EPHEMERAL_PORT));
             columns[place].restore(flow, StoredValue::Unsigned(port))
         }
         Token::IsPositive(place) => {

@@ -112,6 +112,7 @@ impl Spool {
         };
         if recovered.positions_lost {
             spool.count_unknown();
+            recovered.waiting = spool.appended.saturating_sub(spool.read);
         }
         spool.leave_gone_segments();
         spool.sync()?;
