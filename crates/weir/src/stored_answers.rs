@@ -361,7 +361,7 @@ fn times_of(question: &StoredQuestion) -> Option<RangeInclusive<u64>> {
 fn prepare_sums(reader: &mut FlowReader, question: &StoredQuestion, settings: &ViewSettings) {
     let counted = settings.counts.iter().flat_map(|count| CountField::names_in(count, &settings.fields));
     let names: Vec<_> = settings.fields.iter().map(GroupField::name).chain(counted).collect();
-    let of_groups: Vec<_> = fields_of(names).collect();
+    let of_groups = fields_of(names);
     prepare(reader, question, settings.summed_columns().into_iter().chain(of_groups.iter().copied()).collect());
     if settings.unknown.contains(&Metric::L2Bytes) {
         reader.leave_out_frames(&of_groups);

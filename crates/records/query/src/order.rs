@@ -351,7 +351,10 @@ impl RowOrder {
     ) -> Result<Self, InvalidOrder> {
         let Some(Order { name, ascending }) = order else { return Ok(Self::Metric(Metric::Bytes, false)) };
         // A sum may be named by its short name, and a field has the name of the sum.
-        let whole = SumField::of_name(name).map_or(name.as_str(), SumField::name);
+        let whole = match SumField::of_name(name) {
+            Some(sum) => sum.name(),
+            None => name.as_str(),
+        };
         if let Some(at) = counts.iter().position(|count| count.name() == whole) {
             return Ok(Self::Count(at, *ascending));
         }
