@@ -74,37 +74,8 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::selection::tests::BASIC;
 
-    /// The columns of the profile `basic`.
-    const BASIC: [&str; 27] = [
-        "start_time",
-        "end_time",
-        "duration_ns",
-        "src_ip",
-        "src_port",
-        "dst_ip",
-        "dst_port",
-        "protocol",
-        "protocol_number",
-        "packets",
-        "bytes",
-        "l2_bytes",
-        "fwd_packets",
-        "rev_packets",
-        "fwd_bytes",
-        "rev_bytes",
-        "fwd_l2_bytes",
-        "rev_l2_bytes",
-        "fwd_tcp_flags",
-        "rev_tcp_flags",
-        "end_reason",
-        "interface",
-        "queue_lost",
-        "sampling_max",
-        "approximate",
-        "community_id",
-        "application",
-    ];
     /// The columns of the profile `places`.
     const PLACES: [&str; 18] = [
         "interface_name",

@@ -78,7 +78,7 @@ pub fn default_columns(profile: Profile, key: KeyOptions, layer2: bool, mac_addr
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::value::FieldValue;
     use std::collections::BTreeSet;
@@ -87,7 +87,7 @@ mod tests {
     use weir_tcp::TcpReport;
 
     /// The columns of the profile `basic`.
-    const BASIC: [&str; 27] = [
+    pub(crate) const BASIC: [&str; 27] = [
         "start_time",
         "end_time",
         "duration_ns",

@@ -93,7 +93,7 @@ mod tests {
         const R: u16 = Packet::RST;
         for (client, server, packets, expected) in [
             (S, 0, 0, Some(NoAnswer)),
-            // Two attempts; a client that gives up.
+            // The client ends its attempt with RST.
             (S | R, 0, 0, Some(NoAnswer)),
             (S, R | A, 1, Some(Refused)),
             (S, S | A, 2, Some(HalfOpen)),

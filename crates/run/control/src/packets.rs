@@ -5,7 +5,7 @@
 //! kinds together, and it ends in time with what was found until then.
 
 use crate::parameters::{self, InvalidQuery};
-use crate::stored::{Abandon, start_thread};
+use crate::stored::{Abandon, QUESTION_TIME, start_thread};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -16,8 +16,6 @@ use tokio::time::timeout_at;
 use utoipa::{IntoParams, ToSchema};
 use weir_probe::CpuAffinity;
 
-/// Time after which the answer has what was found.
-const QUESTION_TIME: Duration = Duration::from_secs(10);
 /// Time beyond that in which a file is opened, or a burst of packets is read.
 const REPLY_TIME: Duration = Duration::from_secs(2);
 /// Segments of an answer, unless a request names another number, and at most.

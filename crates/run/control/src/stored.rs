@@ -23,7 +23,7 @@ use weir_probe::CpuAffinity;
 use weir_query::{Expression, Order, RecordOrder, ViewSettings};
 
 /// Time after which the answer has what was read.
-const QUESTION_TIME: Duration = Duration::from_secs(10);
+pub(crate) const QUESTION_TIME: Duration = Duration::from_secs(10);
 /// Time beyond that in which files are opened, or a batch of flows is read.
 const REPLY_TIME: Duration = Duration::from_secs(2);
 /// From when a probe reads flows, unless a request says it. A view reads all.
