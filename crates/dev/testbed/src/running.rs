@@ -151,6 +151,18 @@ impl Running {
     }
 }
 
+impl Drop for Running {
+    /// The end of standard error says what a test that fails has waited for.
+    fn drop(&mut self) {
+        const LINES: usize = 40;
+        if std::thread::panicking() {
+            let err = fs::read_to_string(self.output.folder.path().join("stderr")).unwrap_or_default();
+            let lines: Vec<_> = err.lines().collect();
+            eprintln!("weir:\n{}", lines[lines.len().saturating_sub(LINES)..].join("\n"));
+        }
+    }
+}
+
 /// The objects that `weir probe --status json` has printed with this message.
 pub fn events(err: &str, message: &str) -> Vec<Value> {
     let events = err.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

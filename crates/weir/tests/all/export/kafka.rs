@@ -339,7 +339,7 @@ fn refused_messages_are_counted_with_their_flows() {
     // The topic does not exist.
     cluster.refuse_topic("other", 3);
     let sink = cluster.sink("other", "");
-    let err = failure(1, ["read", capture.name(), "-o", &sink, "--timing", "sink_connect=100ms"]);
+    let err = failure(1, ["read", capture.name(), "-o", &sink, "--timing", "sink_connect=5s"]);
     assert!(err.contains("the topic \"other\" cannot be used: Broker: Unknown topic or partition"), "{err}");
 }
 

@@ -248,7 +248,7 @@ fn a_cluster_without_the_topic_ends_the_start() {
     let parent = tempfile::tempdir().unwrap();
     cluster.refuse_topic("flows", 3);
     let sink = cluster.sink("flows", &settings(&parent.path().join("spool"), ""));
-    let err = failure(1, ["read", capture(1).name(), "-o", &sink, "--timing", "sink_connect=100ms"]);
+    let err = failure(1, ["read", capture(1).name(), "-o", &sink, "--timing", "sink_connect=5s"]);
     assert!(err.contains("the topic \"flows\" cannot be used"), "{err}");
 }
 
