@@ -15,4 +15,4 @@ mod transaction;
 pub use error::{Error, code};
 pub use library::Library;
 pub use producer::{Event, Message, Outcome, Producer, Report};
-pub use transaction::{Failure, Position};
+pub use transaction::{Failure, Position, Step};

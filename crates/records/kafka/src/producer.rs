@@ -6,7 +6,9 @@ use crate::library::{
     ANY_PARTITION, CArgument, CMetadata, CONF_OK, COPY, EVENT_DELIVERY, EVENT_ERROR, EVENT_LOG, Handle, Library,
     PRODUCER, PURGE_ALL, argument, text,
 };
+use crate::transaction::Steps;
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Space for a message of librdkafka.
@@ -58,15 +60,24 @@ pub enum Event {
 
 /// A client with a topic.
 pub struct Producer {
+    pub(crate) client: Arc<Client>,
+    /// Where steps of transactions are made.
+    pub(crate) steps: Option<Steps>,
+}
+
+/// The handles of a client.
+pub(crate) struct Client {
     pub(crate) library: &'static Library,
-    pub(crate) client: Handle,
+    pub(crate) handle: Handle,
     topic: Handle,
     /// The queue of all events.
     events: Handle,
 }
 
 // SAFETY: librdkafka permits every function on a handle from every thread (INTRODUCTION.md, *Threads and callbacks*).
-unsafe impl Send for Producer {}
+unsafe impl Send for Client {}
+// SAFETY: the same, also at the same time.
+unsafe impl Sync for Client {}
 
 impl Producer {
     /// Makes a client, which connects on threads of its own.
@@ -101,15 +112,16 @@ impl Producer {
             let events = (functions.queue_get_main)(client);
             // Lines of the log come as events of the main queue.
             (functions.set_log_queue)(client, std::ptr::null_mut());
-            Ok(Self { library, client, topic: topic_handle, events })
+            let client = Client { library, handle: client, topic: topic_handle, events };
+            Ok(Self { client: Arc::new(client), steps: None })
         }
     }
 
     /// Sends a message: it waits in the queue of the client, which copies it.
     pub fn send(&mut self, message: &Message<'_>) -> Outcome {
-        let functions = &self.library.functions;
+        let functions = &self.client.library.functions;
         let mut arguments = vec![
-            CArgument::new(argument::TOPIC_HANDLE, [self.topic as usize, 0, 0]),
+            CArgument::new(argument::TOPIC_HANDLE, [self.client.topic as usize, 0, 0]),
             CArgument::number(argument::PARTITION, ANY_PARTITION),
             CArgument::number(argument::FLAGS, COPY),
             CArgument::new(argument::VALUE, [message.value.as_ptr() as usize, message.value.len(), 0]),
@@ -124,7 +136,7 @@ impl Producer {
         // those of slices and a text that outlive the call, which copies value (COPY), key and headers. Without
         // F_BLOCK it does not wait. An error is destroyed once.
         unsafe {
-            let error = (functions.produceva)(self.client, arguments.as_ptr(), arguments.len());
+            let error = (functions.produceva)(self.client.handle, arguments.as_ptr(), arguments.len());
             if error.is_null() {
                 return Outcome::Accepted;
             }
@@ -136,11 +148,11 @@ impl Producer {
 
     /// The next event, for which this waits.
     pub fn poll(&mut self, wait: Duration) -> Option<Event> {
-        let functions = &self.library.functions;
+        let functions = &self.client.library.functions;
         // SAFETY: the queue is alive. The event is not null, is used by this thread only, and is destroyed once,
         // after its last use; messages and texts belong to it and are copied.
         unsafe {
-            let event = (functions.queue_poll)(self.events, milliseconds(wait));
+            let event = (functions.queue_poll)(self.client.events, milliseconds(wait));
             if event.is_null() {
                 return None;
             }
@@ -170,13 +182,13 @@ impl Producer {
     /// Sends what waits without regard to `linger.ms`, for up to this time.
     pub fn flush(&mut self, wait: Duration) {
         // SAFETY: the client is alive.
-        unsafe { (self.library.functions.flush)(self.client, milliseconds(wait)) };
+        unsafe { (self.client.library.functions.flush)(self.client.handle, milliseconds(wait)) };
     }
 
     /// Gives up all messages. Those that a broker has in hand may still arrive there.
     pub fn purge(&mut self) {
         // SAFETY: the client is alive.
-        unsafe { (self.library.functions.purge)(self.client, PURGE_ALL) };
+        unsafe { (self.client.library.functions.purge)(self.client.handle, PURGE_ALL) };
     }
 
     /// The sentence of the error after which the client sends nothing any longer.
@@ -184,7 +196,8 @@ impl Producer {
         let mut reason = [0; REASON_BYTES];
         // SAFETY: the client is alive; the function writes a text with NUL into the buffer if it returns an error.
         unsafe {
-            let code = (self.library.functions.fatal_error)(self.client, reason.as_mut_ptr(), reason.len());
+            let code =
+                (self.client.library.functions.fatal_error)(self.client.handle, reason.as_mut_ptr(), reason.len());
             (code != 0).then(|| text(reason.as_ptr()))
         }
     }
@@ -203,7 +216,7 @@ impl Producer {
                 // A broker creates the topic, or says again that it does not.
                 Ok(code::UNKNOWN_TOPIC | code::NO_LEADER) | Err(_) if Instant::now() < end => {}
                 Ok(number) => {
-                    return Err(Error::Topic { topic: topic.into(), reason: self.library.sentence(number) });
+                    return Err(Error::Topic { topic: topic.into(), reason: self.client.library.sentence(number) });
                 }
                 Err(_) => return Err(Error::Unreachable(last)),
             }
@@ -222,12 +235,13 @@ impl Producer {
 
     /// The error that a broker reports for the topic; 0 without one. The other one: no broker answered.
     fn topic_error(&mut self, wait: Duration) -> Result<c_int, c_int> {
-        let functions = &self.library.functions;
+        let functions = &self.client.library.functions;
         let mut metadata: *const CMetadata = std::ptr::null();
         // SAFETY: client and topic are alive. Metadata is set if there is no error, has as many topics as it says,
         // and is destroyed once, after its last use.
         unsafe {
-            let error = (functions.metadata)(self.client, 0, self.topic, &mut metadata, milliseconds(wait));
+            let error =
+                (functions.metadata)(self.client.handle, 0, self.client.topic, &mut metadata, milliseconds(wait));
             if error != 0 {
                 return Err(error);
             }
@@ -239,7 +253,7 @@ impl Producer {
     }
 }
 
-impl Drop for Producer {
+impl Drop for Client {
     /// Ends the threads of the client, which may take as long as a name server.
     fn drop(&mut self) {
         let functions = &self.library.functions;
@@ -247,7 +261,7 @@ impl Drop for Producer {
         unsafe {
             (functions.queue_destroy)(self.events);
             (functions.topic_destroy)(self.topic);
-            (functions.destroy)(self.client);
+            (functions.destroy)(self.handle);
         }
     }
 }

@@ -2,16 +2,26 @@
 //!
 //! The number is in the topic's cluster if the messages of the transaction are, and only then. A later client with the
 //! same `transactional.id` reads it when the transactions of earlier ones are over.
+//!
+//! Steps of transactions wait for brokers, so a thread makes them. Messages are sent and events are polled beside it.
 #![allow(unsafe_code)]
 
 use crate::error::Error;
 use crate::library::{CONSUMER, Handle, Library, NO_CONSUMER_CLOSE, text};
-use crate::producer::{Producer, REASON_BYTES, milliseconds, set_all};
+use crate::producer::{Client, Producer, REASON_BYTES, milliseconds, set_all};
 use std::ffi::CString;
+use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::Duration;
 
 /// The partition of the topic for which the group has an offset.
 const PARTITION: i32 = 0;
+/// librdkafka waits this long for brokers until a call has to be repeated. It takes the result of an earlier call, which
+/// comes late, for that of the next one, up to a failed assertion that ends the process: so calls that only wait must be
+/// rare.
+const STEP_TIME: Duration = Duration::from_secs(30);
 
 /// Why a step of a transaction has not succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,57 +108,98 @@ impl Position {
     }
 }
 
+/// A step of a transaction.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Ends the transactions of earlier clients with this `transactional.id`.
+    Start,
+    /// Begins a transaction, to which all messages belong that are sent when this is done.
+    Begin,
+    /// Puts the number into the transaction.
+    Position(Position, i64),
+    /// Commits the transaction, all of whose messages have a report.
+    Commit,
+    /// Aborts the transaction. Messages without a report get one.
+    Abort,
+}
+
+/// The thread on which steps are made. It ends when this is dropped and librdkafka has returned.
+pub(crate) struct Steps {
+    requests: Sender<Step>,
+    results: Receiver<Result<(), Failure>>,
+    /// The step that is made.
+    running: Option<Discriminant<Step>>,
+}
+
 impl Producer {
-    /// Ends the transactions of earlier clients with this `transactional.id`. Waits up to this time.
+    /// Begins a step, or goes on with it, and waits for its end up to this time.
     ///
     /// # Errors
     /// [`Failure::Pending`] if it is not done: it goes on, and is called again.
-    pub fn init_transactions(&mut self, wait: Duration) -> Result<(), Failure> {
-        // SAFETY: the client is alive.
-        self.outcome(unsafe { (self.library.functions.init_transactions)(self.client, milliseconds(wait)) })
+    pub fn step(&mut self, step: &Step, wait: Duration) -> Result<(), Failure> {
+        let steps = match &mut self.steps {
+            Some(steps) => steps,
+            none => none.insert(Steps::start(self.client.clone())?),
+        };
+        match steps.running {
+            None => {
+                steps.requests.send(step.clone()).map_err(|_| no_thread())?;
+                steps.running = Some(discriminant(step));
+            }
+            Some(running) if running == discriminant(step) => {}
+            Some(_) => return Err(Failure::Pending("another step is not done".into())),
+        }
+        let result = match steps.results.recv_timeout(wait) {
+            Err(RecvTimeoutError::Timeout) => return Err(Failure::Pending("no broker has answered".into())),
+            Err(RecvTimeoutError::Disconnected) => Err(no_thread()),
+            Ok(result) => result,
+        };
+        steps.running = None;
+        result
     }
+}
 
-    /// Begins a transaction, to which all messages belong that are sent from now on.
-    ///
-    /// # Errors
-    /// There is one, or the client has failed.
-    pub fn begin_transaction(&mut self) -> Result<(), Failure> {
-        // SAFETY: the client is alive.
-        self.outcome(unsafe { (self.library.functions.begin_transaction)(self.client) })
+fn no_thread() -> Failure {
+    Failure::Fatal("the thread for transactions has ended".into())
+}
+
+impl Steps {
+    fn start(client: Arc<Client>) -> Result<Self, Failure> {
+        let (requests, asked) = channel::<Step>();
+        let (send, results) = channel();
+        let make = move || {
+            while let Ok(step) = asked.recv()
+                && send.send(client.make(&step)).is_ok()
+            {}
+        };
+        match thread::Builder::new().name("weir-kafka-steps".into()).spawn(make) {
+            Ok(_) => Ok(Self { requests, results, running: None }),
+            Err(error) => Err(Failure::Pending(format!("no thread can be started: {error}"))),
+        }
     }
+}
 
-    /// Puts the number into the transaction. Waits up to this time.
-    ///
-    /// # Errors
-    /// [`Failure::Pending`] if no broker answered in time: it is called again.
-    pub fn send_position(&mut self, position: &Position, number: i64, wait: Duration) -> Result<(), Failure> {
+impl Client {
+    /// Makes a step.
+    fn make(&self, step: &Step) -> Result<(), Failure> {
         let functions = &self.library.functions;
-        // SAFETY: client and list are alive. The group is copied, and destroyed once.
-        let error = position.with_list(self.library, number, |list, _| unsafe {
-            let group = (functions.consumer_group_metadata_new)(position.group.as_ptr());
-            let error = (functions.send_offsets_to_transaction)(self.client, list, group, milliseconds(wait));
-            (functions.consumer_group_metadata_destroy)(group);
-            error
-        });
+        let wait = milliseconds(STEP_TIME);
+        // SAFETY: the client is alive, and so is the list. The group is copied, and destroyed once.
+        let error = unsafe {
+            match step {
+                Step::Start => (functions.init_transactions)(self.handle, wait),
+                Step::Begin => (functions.begin_transaction)(self.handle),
+                Step::Position(position, number) => position.with_list(self.library, *number, |list, _| {
+                    let group = (functions.consumer_group_metadata_new)(position.group.as_ptr());
+                    let error = (functions.send_offsets_to_transaction)(self.handle, list, group, wait);
+                    (functions.consumer_group_metadata_destroy)(group);
+                    error
+                }),
+                Step::Commit => (functions.commit_transaction)(self.handle, wait),
+                Step::Abort => (functions.abort_transaction)(self.handle, wait),
+            }
+        };
         self.outcome(error)
-    }
-
-    /// Commits the transaction, all of whose messages have a report. Waits up to this time.
-    ///
-    /// # Errors
-    /// [`Failure::Pending`] if it is not done: it goes on, and is called again.
-    pub fn commit_transaction(&mut self, wait: Duration) -> Result<(), Failure> {
-        // SAFETY: the client is alive.
-        self.outcome(unsafe { (self.library.functions.commit_transaction)(self.client, milliseconds(wait)) })
-    }
-
-    /// Aborts the transaction. Messages without a report get one. Waits up to this time.
-    ///
-    /// # Errors
-    /// [`Failure::Pending`] if it is not done: it goes on, and is called again.
-    pub fn abort_transaction(&mut self, wait: Duration) -> Result<(), Failure> {
-        // SAFETY: the client is alive.
-        self.outcome(unsafe { (self.library.functions.abort_transaction)(self.client, milliseconds(wait)) })
     }
 
     fn outcome(&self, error: Handle) -> Result<(), Failure> {

@@ -23,7 +23,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
-use weir_kafka::{Error, Event, Library, Message, Outcome, Producer, Report, code};
+use weir_kafka::{Error, Event, Library, Message, Outcome, Producer, Report, Step, code};
 use weir_ledger::{ExportLossReason, SinkCounters};
 
 /// The header with the batch of a message.
@@ -514,7 +514,7 @@ impl KafkaOutput {
             producer.purge();
             if self.transactions.is_some() && !self.in_hand.is_empty() {
                 // Otherwise consumers wait for its end. If it fails, the next run ends it.
-                let _ = producer.abort_transaction(SHORT_WAIT);
+                let _ = producer.step(&Step::Abort, SHORT_WAIT);
             }
         }
         self.end_spool(&mut producer, counters);

@@ -16,14 +16,14 @@ use crate::pending_records::PendingRecords;
 use crate::spooled::{Item, OfSpool, Spooled};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
-use weir_kafka::{Failure, code};
+use weir_kafka::{Failure, Step, code};
 use weir_ledger::{ExportLossReason, SinkCounters};
 use weir_spool::BatchId;
 
 /// A transaction begins this long after the last one, if fewer records wait than it can have.
 const TRANSACTION_TIME: Duration = Duration::from_millis(200);
-/// A broker answers within this time, or is asked again: the position cannot be sent step by step.
-const POSITION_WAIT: Duration = Duration::from_secs(2);
+/// No broker is asked when a transaction begins: this is over at once.
+const BEGIN_WAIT: Duration = Duration::from_secs(30);
 
 impl KafkaOutput {
     /// Goes on with transactions as far as brokers have answered.
@@ -68,7 +68,7 @@ impl KafkaOutput {
     fn start_transactions(&mut self) -> Result<bool, Failure> {
         let wait = self.step_wait();
         let Some(producer) = &mut self.producer else { return Ok(false) };
-        producer.init_transactions(wait)?;
+        producer.step(&Step::Start, wait)?;
         self.note_delivery();
         self.set_state(State::Started);
         Ok(true)
@@ -114,9 +114,18 @@ impl KafkaOutput {
         if let Some(transactions) = &mut self.transactions {
             transactions.committed = None;
         }
-        self.producer.as_mut().map_or(Ok(()), |producer| producer.begin_transaction())?;
-        self.set_state(State::Open);
+        self.begin_transaction()?;
         Ok(true)
+    }
+
+    fn begin_transaction(&mut self) -> Result<(), Failure> {
+        let Some(producer) = &mut self.producer else { return Ok(()) };
+        match producer.step(&Step::Begin, BEGIN_WAIT) {
+            Err(Failure::Pending(error)) => return Err(Failure::Fatal(error)),
+            result => result?,
+        }
+        self.set_state(State::Open);
+        Ok(())
     }
 
     /// Begins a transaction with the next batches of the spool.
@@ -146,8 +155,7 @@ impl KafkaOutput {
             }
             transactions.last = Some(of_spool.batch);
             if !std::mem::replace(&mut is_open, true) {
-                self.producer.as_mut().map_or(Ok(()), |producer| producer.begin_transaction())?;
-                self.set_state(State::Open);
+                self.begin_transaction()?;
             }
             self.submit_all(flows, counters);
         }
@@ -180,6 +188,7 @@ impl KafkaOutput {
 
     /// All messages have a report.
     fn end_transaction(&mut self) -> Result<bool, Failure> {
+        let wait = self.step_wait();
         let (Some(transactions), Some(producer)) = (&mut self.transactions, &mut self.producer) else {
             return Ok(false);
         };
@@ -188,7 +197,7 @@ impl KafkaOutput {
             return Ok(true);
         }
         if let Some(BatchId(last)) = transactions.last {
-            producer.send_position(&transactions.place, last as i64, POSITION_WAIT)?;
+            producer.step(&Step::Position(transactions.place.clone(), last as i64), wait)?;
         }
         transactions.state = State::Committing;
         Ok(true)
@@ -199,7 +208,7 @@ impl KafkaOutput {
         let (Some(transactions), Some(producer)) = (&mut self.transactions, &mut self.producer) else {
             return Ok(false);
         };
-        producer.commit_transaction(wait)?;
+        producer.step(&Step::Commit, wait)?;
         transactions.state = State::Ready;
         transactions.committed = transactions.last.max(transactions.committed);
         transactions.refused.clear();
@@ -212,7 +221,7 @@ impl KafkaOutput {
     fn abort(&mut self, counters: &mut SinkCounters) -> Result<bool, Failure> {
         let wait = self.step_wait();
         let Some(producer) = &mut self.producer else { return Ok(false) };
-        match producer.abort_transaction(wait) {
+        match producer.step(&Step::Abort, wait) {
             // There is no other way.
             Err(Failure::Abort(error)) => return Err(Failure::Fatal(error)),
             result => result?,

@@ -543,6 +543,8 @@ fn a_second_signal_gives_up_only_what_a_blocked_output_has_not_taken() {
     until("an output has records", || std::fs::metadata(&json).is_ok_and(|file| file.len() > 0));
     signal(&child, libc::SIGTERM);
     is_logged("another signal loses the records that outputs have not accepted by then");
+    // The other output has accepted all that it was given.
+    until_all_wait(&child);
     signal(&child, libc::SIGTERM);
     assert_eq!(child.wait().unwrap().code(), Some(2));
     is_logged("the ledger balances");
@@ -561,6 +563,19 @@ fn a_second_signal_gives_up_only_what_a_blocked_output_has_not_taken() {
 fn until_it_waits(child: &std::process::Child) {
     let stat = format!("/proc/{}/stat", child.id());
     until("it waits", || std::fs::read_to_string(&stat).unwrap().contains(") S "));
+}
+
+/// Waits until all threads of a process wait, and nothing has woken one between two looks at them.
+fn until_all_wait(child: &std::process::Child) {
+    let threads = || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten();
+        tasks.map(|task| std::fs::read_to_string(task.path().join("status")).unwrap_or_default()).collect::<Vec<_>>()
+    };
+    let sleeps = |status: &String| status.lines().any(|line| line.starts_with("State:\tS"));
+    let switches = |status: &String| status.lines().find(|line| line.starts_with("voluntary")).map(String::from);
+    let waits =
+        || threads().iter().map(|status| switches(status).filter(|_| sleeps(status))).collect::<Option<Vec<_>>>();
+    until("all threads wait", || waits().is_some_and(|before| waits() == Some(before)));
 }
 
 /// Octets in a pipe that were not read.
