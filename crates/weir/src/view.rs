@@ -192,6 +192,7 @@ impl Shown {
                 paths: paths.clone(),
                 missing,
                 most_octets: view.listen_packets,
+                are_recorded: !view.packets.is_empty(),
                 filter: filter.clone(),
                 times_ns: times_ns.clone(),
             }),

@@ -761,7 +761,8 @@ async fn stored_page(
 
 /// The packets of a flow, as a capture file (pcapng): of the captures of weir view, or of the folders in which the
 /// probe records. Up to the number of octets of --listen-packets. The headers weir-packets and weir-octets have how many
-/// there are; weir-incomplete says why there are not all, if that is so, and so does a comment in the file
+/// there are, weir-copies how many copies in other folders of a recorder were left out; weir-incomplete has all reasons
+/// why there are not all, if that is so, and so does a comment in the file
 #[utoipa::path(get, path = "/packets", params(PacketQuery), responses(
     (status = 200, description = "The packets", body = String, content_type = "application/x-pcapng"),
     (status = 400, description = "A parameter is invalid", body = Failure),
@@ -783,6 +784,7 @@ async fn packets_page(
         (CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"flow.pcapng\"")),
         (HeaderName::from_static("weir-packets"), found.packets.into()),
         (HeaderName::from_static("weir-octets"), found.octets.into()),
+        (HeaderName::from_static("weir-copies"), found.copies.into()),
     ];
     let mut response = (head, found.capture).into_response();
     response.headers_mut().extend(incomplete.map(|why| (HeaderName::from_static("weir-incomplete"), why)));

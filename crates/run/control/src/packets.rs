@@ -64,7 +64,9 @@ pub struct Segments {
     pub segments: u64,
     /// How many of them have no line.
     pub left_out: u64,
-    /// Why not all packets of the connection were read, if that is so.
+    /// Copies of packets in other folders of a recorder, which do not count.
+    pub copies: u64,
+    /// All reasons why not all packets of the connection were read, joined by semicolons; null if they were.
     pub incomplete: Option<String>,
 }
 
@@ -116,7 +118,9 @@ pub struct FoundPackets {
     pub packets: u64,
     /// Their captured octets.
     pub octets: u64,
-    /// Why the file does not have all that there are.
+    /// Copies of packets in other folders of a recorder, which are not in the file.
+    pub copies: u64,
+    /// All reasons why the file does not have all that there are.
     pub incomplete: Option<String>,
 }
 

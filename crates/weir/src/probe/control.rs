@@ -92,8 +92,14 @@ pub fn packets(probe: &ProbeOptions, actions: Option<&Actions>) -> AskPackets {
     }
     let source = SegmentSource::Recorded(paths.clone());
     let selection = PacketSelection { filter: None, times_ns: None, decode: DecodeOptions { decapsulate: false } };
-    let places =
-        PacketPlaces { paths, missing: None, most_octets: probe.listen_packets, filter: None, times_ns: 0..=u64::MAX };
+    let places = PacketPlaces {
+        paths,
+        missing: None,
+        most_octets: probe.listen_packets,
+        are_recorded: true,
+        filter: None,
+        times_ns: 0..=u64::MAX,
+    };
     flow_packets::ask(Ok(places), Ok(SegmentPlaces { source, selection }))
 }
 
