@@ -5,19 +5,17 @@
 //! kinds together, and it ends in time with what was found until then.
 
 use crate::parameters::{self, InvalidQuery};
-use crate::stored::{Abandon, QUESTION_TIME, start_thread};
+use crate::stored::{Abandon, QUESTION_TIME, REPLY_TIME, start_thread};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::Semaphore;
 use tokio::time::timeout_at;
 use utoipa::{IntoParams, ToSchema};
 use weir_probe::CpuAffinity;
 
-/// Time beyond that in which a file is opened, or a burst of packets is read.
-const REPLY_TIME: Duration = Duration::from_secs(2);
 /// Segments of an answer, unless a request names another number, and at most.
 const DEFAULT_SEGMENTS: usize = 1000;
 const MAX_SEGMENTS: usize = 10_000;
