@@ -1,6 +1,5 @@
 //! Answers: JSON, errors in plain words, and requests that cannot be read.
 
-use super::MAX_BODY_OCTETS;
 use crate::answers::NoMemory;
 use crate::parameters::{InvalidQuery, Place};
 use axum::Extension;
@@ -12,6 +11,9 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use std::borrow::Cow;
 use utoipa::ToSchema;
+
+/// Octets of the body of a request.
+pub(super) const MAX_BODY_OCTETS: usize = 16 << 10;
 
 /// The answer to a request.
 pub(super) type Answer = Result<Response, Refusal>;
@@ -116,4 +118,8 @@ pub(super) fn invalid_query(rejection: &QueryRejection) -> String {
 pub(super) fn unreadable(rejection: &BytesRejection) -> Refusal {
     let is_long = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
     if is_long { too_large() } else { failure(rejection.status(), "the body ends early") }
+}
+
+pub(super) fn no_rules() -> Refusal {
+    failure(StatusCode::CONFLICT, "the probe hands no packets on: start it with --rules")
 }

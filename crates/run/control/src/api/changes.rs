@@ -1,7 +1,7 @@
 //! What the token permits beside overrides: `/reload`, `/session`.
 
-use super::Api;
 use super::answer::{Answer, Failure, Outcome, answer, failure, unreadable};
+use super::served::Api;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;

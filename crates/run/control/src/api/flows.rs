@@ -1,7 +1,7 @@
 //! Current flows: `/flows`, and searches among them.
 
 use super::answer::{Answer, Failure, Refusal, failure, invalid_query, parameters};
-use super::{Api, HasToken};
+use super::served::{Api, HasToken, SearchPlaces};
 use crate::flows;
 use axum::Extension;
 use axum::extract::State;
@@ -11,8 +11,7 @@ use axum::http::uri::InvalidUri;
 use axum::http::{StatusCode, Uri};
 use axum::response::IntoResponse;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::Semaphore;
+use std::sync::atomic::Ordering;
 use weir_flow::FlowRecord;
 use weir_probe::FoundFlows;
 
@@ -44,21 +43,6 @@ pub fn search_json(query: &str, records: &[FlowRecord]) -> Result<Vec<u8>, Strin
     let query = axum::extract::Query::<flows::Query>::try_from_uri(&uri).map_err(|error| invalid_query(&error))?;
     let search = query.0.search(None).map_err(|error| error.to_string())?;
     Ok(search.json_of(records))
-}
-
-/// One search at a time: a thread that meters does one. One with token replaces one without.
-pub(super) struct SearchPlaces {
-    without_token: Semaphore,
-    with_token: Semaphore,
-    /// Number of searches with token since the start.
-    begun_with_token: AtomicU64,
-}
-
-impl Default for SearchPlaces {
-    fn default() -> Self {
-        let [without_token, with_token] = [(); 2].map(|()| Semaphore::new(1));
-        Self { without_token, with_token, begun_with_token: AtomicU64::new(0) }
-    }
 }
 
 /// Searches among the current flows.

@@ -1,8 +1,7 @@
 //! What a probe runs with: `/rules`, `/lists`, `/timeouts`, `/doctor`.
 
-use super::answer::{Answer, Failure, answer, json_text, shared};
-use super::overrides::no_rules;
-use super::{Api, HasToken};
+use super::answer::{Answer, Failure, answer, json_text, no_rules, shared};
+use super::served::{Api, HasToken};
 use crate::doctor::DoctorFindings;
 use crate::in_effect::{Lists, RulesState, Timeouts};
 use crate::report::Snapshot;

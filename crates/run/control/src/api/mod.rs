@@ -9,25 +9,22 @@ mod names;
 mod overrides;
 mod packets;
 mod page;
+mod served;
 mod state;
 mod stored;
 
 pub use flows::search_json;
+pub use served::{ProbeParts, Served};
 
-use crate::about::ViewOf;
 use crate::access::Access;
 use crate::answers::{AnswerMemory, NoMemory, SharedAnswer, until_sent};
 use crate::connections::Connection;
-use crate::doctor::DoctorFindings;
 use crate::history::History;
-use crate::names::AskNames;
-use crate::overrides::list;
-use crate::packets::{AskPackets, Packets};
-use crate::recent::RecentFlows;
-use crate::report::{Client, REPORT_AGE, Snapshot};
-use crate::stored::{FlowSource, Stores};
-use answer::{Answer, Counted, Failure, Refusal, failure, json_text, too_large};
-use axum::body::{Bytes, to_bytes};
+use crate::packets::Packets;
+use crate::report::Client;
+use crate::stored::Stores;
+use answer::{Answer, Counted, Failure, MAX_BODY_OCTETS, failure, too_large};
+use axum::body::to_bytes;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Method, StatusCode};
@@ -35,169 +32,14 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use flows::SearchPlaces;
 use hyper::body::Body as _;
-use overrides::no_rules;
-use page::NO_PROBE;
-use state::NO_REPORT;
+use served::{Api, HasToken, NO_PROBE, OF_PROBE, SearchPlaces};
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::sync::Arc;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use weir_probe::{Overrides, RecordEnricher};
-
-/// Octets of the body of a request.
-const MAX_BODY_OCTETS: usize = 16 << 10;
-/// Paths that need a running probe.
-const OF_PROBE: [&str; 11] = [
-    "/ready",
-    "/status",
-    "/history",
-    "/metrics",
-    "/flows",
-    "/rules",
-    "/lists",
-    "/timeouts",
-    "/doctor",
-    "/overrides",
-    "/reload",
-];
-
-struct Api {
-    client: Client,
-    access: Access,
-    address: SocketAddr,
-    document: Bytes,
-    of: Served,
-    searches: SearchPlaces,
-    stores: Stores,
-    packets: Packets,
-    /// The last hour.
-    history: Arc<History>,
-    /// Memory of answers.
-    memory: AnswerMemory,
-    /// `/rules` of a report.
-    rules: SharedAnswer<Weak<Snapshot>>,
-    /// `/overrides`, with the number of changes.
-    list: SharedAnswer<u64>,
-}
-
-/// What the server shows.
-pub enum Served {
-    Probe(ProbeParts),
-    View(ViewOf),
-}
-
-/// What the server uses of a probe, beside its reports.
-#[derive(Default)]
-pub struct ProbeParts {
-    /// Adds places and tags to records, as for sinks.
-    pub enricher: Option<RecordEnricher>,
-    /// Only with rules.
-    pub overrides: Option<Overrides>,
-    /// The last flows that have ended, if they are kept.
-    pub recent: Option<Arc<RecentFlows>>,
-    /// What answers questions for packets.
-    pub packets: AskPackets,
-    /// What knows names.
-    pub names: AskNames,
-    /// What is wrong with the machine.
-    pub doctor: DoctorFindings,
-}
-
-impl Served {
-    /// What knows names.
-    fn names(&self) -> &AskNames {
-        match self {
-            Self::Probe(probe) => &probe.names,
-            Self::View(view) => &view.names,
-        }
-    }
-
-    /// What answers questions for packets.
-    pub fn packets(&self) -> AskPackets {
-        match self {
-            Self::Probe(probe) => probe.packets.clone(),
-            Self::View(view) => view.packets.clone(),
-        }
-    }
-}
-
-/// Whether a request has the token.
-#[derive(Clone, Copy)]
-struct HasToken(bool);
-
-impl Api {
-    /// The last report of the probe.
-    async fn report(&self) -> Result<Arc<Snapshot>, Refusal> {
-        let silent = || failure(StatusCode::SERVICE_UNAVAILABLE, NO_REPORT);
-        self.client.report().await.ok_or_else(silent)
-    }
-
-    fn probe(&self) -> Result<&ProbeParts, Refusal> {
-        match &self.of {
-            Served::Probe(probe) => Ok(probe),
-            Served::View(_) => Err(failure(StatusCode::CONFLICT, NO_PROBE)),
-        }
-    }
-
-    fn overrides(&self) -> Result<&Overrides, Refusal> {
-        self.probe()?.overrides.as_ref().ok_or_else(no_rules)
-    }
-
-    fn is_view(&self) -> bool {
-        matches!(self.of, Served::View(_))
-    }
-
-    /// The stores, in the order of the parameter `store`.
-    async fn stores(&self) -> Result<Vec<PathBuf>, Refusal> {
-        match &self.of {
-            Served::View(view) => Ok(view.stores.clone()),
-            Served::Probe(_) => Ok(self.report().await?.report.in_effect.stores.clone()),
-        }
-    }
-
-    /// The same of transactions.
-    async fn stores_of_transactions(&self) -> Result<Vec<PathBuf>, Refusal> {
-        match &self.of {
-            Served::View(view) => Ok(view.transactions.clone()),
-            Served::Probe(_) => Ok(self.report().await?.report.in_effect.transactions.clone()),
-        }
-    }
-
-    /// What transactions are read from, by the parameter `store`. A view has one source of all files.
-    fn sources_of_transactions(&self, stores: &[PathBuf]) -> Vec<FlowSource> {
-        match &self.of {
-            Served::View(_) if stores.is_empty() => Vec::new(),
-            Served::View(_) => vec![FlowSource::Files(stores.to_vec())],
-            Served::Probe(_) => stores.iter().map(|path| FlowSource::Files(vec![path.clone()])).collect(),
-        }
-    }
-
-    /// What flows that have ended are read from, by the parameter `store`.
-    fn sources(&self, stores: &[PathBuf]) -> Vec<FlowSource> {
-        match &self.of {
-            // Transactions alone were given to it.
-            Served::View(view) if view.files.is_empty() => Vec::new(),
-            Served::View(view) => vec![FlowSource::Files(view.files.clone())],
-            Served::Probe(probe) if stores.is_empty() => probe.recent.iter().cloned().map(FlowSource::Memory).collect(),
-            Served::Probe(_) => stores.iter().map(|path| FlowSource::Files(vec![path.clone()])).collect(),
-        }
-    }
-
-    /// The list of overrides. A copy serves for [`REPORT_AGE`], unless one has changed, or a report has
-    /// newer figures.
-    fn list(&self, overrides: &Overrides, has_token: bool) -> Result<Bytes, NoMemory> {
-        let (changes, reported) = (overrides.changes(), self.client.snapshot().published);
-        let serves =
-            |of_copy: &u64, made: Instant| *of_copy == changes && reported <= made && made.elapsed() < REPORT_AGE;
-        self.list.get(&self.memory, has_token, serves, || (changes, json_text(&list(overrides))))
-    }
-}
 
 #[derive(OpenApi)]
 #[openapi(

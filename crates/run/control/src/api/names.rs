@@ -1,7 +1,7 @@
 //! Names of hosts and services: `/names`.
 
-use super::Api;
 use super::answer::{Answer, Failure, answer, failure, parameters};
+use super::served::Api;
 use crate::names::{Names, Query};
 use axum::extract::State;
 use axum::extract::rejection::QueryRejection;

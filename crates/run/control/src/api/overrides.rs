@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Failure, Refusal, answer, failure, invalid, parameters, shared, unreadable};
 use super::flows::search;
-use super::{Api, HasToken};
+use super::served::{Api, HasToken};
 use crate::flows;
 use crate::json::object;
 use crate::overrides::{self, FlowName, NamedFlow, NewOverride, OverrideList, OverrideState};
@@ -103,8 +103,4 @@ pub(super) async fn remove_override(
     let removed = tuple.and_then(|tuple| overrides.remove(&tuple));
     let none = || failure(StatusCode::NOT_FOUND, "this flow has no override; GET /overrides lists all");
     Ok(answer(StatusCode::OK, OverrideState::from(&*removed.ok_or_else(none)?)))
-}
-
-pub(super) fn no_rules() -> Refusal {
-    failure(StatusCode::CONFLICT, "the probe hands no packets on: start it with --rules")
 }

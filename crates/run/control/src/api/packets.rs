@@ -1,7 +1,7 @@
 //! The packets of a flow (`/packets`), and its segments (`/explain`).
 
-use super::Api;
 use super::answer::{Answer, Failure, Refusal, answer, failure, invalid, parameters};
+use super::served::Api;
 use crate::packets::{PacketError, PacketQuery, SegmentQuery, Segments};
 use axum::extract::State;
 use axum::extract::rejection::QueryRejection;

@@ -1,7 +1,7 @@
 //! The list of paths as text, and the page with its assets.
 
 use super::answer::{Answer, Failure, failure};
-use super::{Api, OF_PROBE};
+use super::served::{Api, OF_PROBE};
 use crate::page;
 use axum::extract::{Path, State};
 use axum::http::header::VARY;
@@ -39,8 +39,6 @@ In a browser, this address is a page.
 ";
 /// In place of the first line of [`INDEX`].
 pub(super) const TITLE_OF_VIEW: &str = "Weir: stored flows, served by weir view";
-pub(super) const NO_PROBE: &str = "no probe is running: weir view shows stored flows, by GET /about, /fields, /stored, /packets and \
-                        /explain";
 
 /// The list of paths, as text; to a browser (`Accept: text/html`), the page
 #[utoipa::path(get, path = "/", responses(

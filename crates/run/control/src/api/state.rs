@@ -1,7 +1,7 @@
 //! What answers, and how it is: `/about`, `/health`, `/ready`, `/status`, `/history`, `/fields`, `/metrics`.
 
 use super::answer::{Answer, Failure, answer, invalid, parameters};
-use super::{Api, Served};
+use super::served::{Api, NO_REPORT, Served};
 use crate::about::About;
 use crate::fields::Fields;
 use crate::history;
@@ -16,8 +16,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use utoipa::ToSchema;
-
-pub(super) const NO_REPORT: &str = "the probe has not reported for 3 s: its main thread is busy or blocked";
 
 /// The process is alive.
 #[derive(Serialize, ToSchema)]

@@ -1,7 +1,7 @@
 //! Flows that have ended: `/stored`.
 
-use super::Api;
 use super::answer::{Answer, Failure, failure, invalid, parameters};
+use super::served::Api;
 use crate::stored::{self, NoAnswer, Records};
 use axum::extract::State;
 use axum::extract::rejection::QueryRejection;

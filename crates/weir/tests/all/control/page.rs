@@ -159,8 +159,7 @@ fn beyond_loopback_a_session_reads_and_changes_nothing() {
     let ended = curl("DELETE", "/session", &[&cookie]);
     assert_eq!(ended.status, 200);
     assert!(header(&ended, "set-cookie").starts_with(&format!("weir-{port}=; path=/; max-age=0;")), "{}", ended.head);
-    let status = |cookie: &str| curl("GET", "/status", &[cookie]).status;
-    assert_eq!([status(&cookie), status(&other)], [401, 200]);
+    assert_eq!([&cookie, &other].map(|cookie| curl("GET", "/status", &[cookie]).status), [401, 200]);
     assert_eq!(curl("DELETE", "/session", &[&cookie]).status, 401);
     assert!(!served.probe.stderr().contains(&cookie[8..]), "no log has the cookie");
     served.probe.stop(0);
