@@ -161,6 +161,10 @@ export interface About {
     /** Why the packets of flows cannot be had, and why no segments are listed. */
     no_packets: string | null;
     no_segments: string | null;
+    /** Whether names of hosts are known (--names). A file has none. */
+    names?: boolean;
+    /** Whether a session permits to read, which can be ended. */
+    session?: boolean;
     /** What a file has, and from where: names and texts. */
     facts?: [string, string][];
 }
@@ -190,6 +194,7 @@ export interface Segments {
     text: string;
     segments: number;
     left_out: number;
+    copies: number;
     incomplete: string | null;
 }
 
@@ -198,6 +203,7 @@ export interface PacketFile {
     file: Blob;
     packets: number;
     octets: number;
+    copies: number;
     incomplete: string | null;
 }
 
@@ -294,7 +300,8 @@ export const getPackets = (parameters: Parameters): Promise<PacketFile> =>
         const [response, file] = await request('GET', url, {});
         if (!response.ok) await json([response, file]);
         const header = (name: string) => response.headers.get(name);
-        return { file, packets: Number(header('weir-packets')), octets: Number(header('weir-octets')), incomplete: header('weir-incomplete') };
+        const [packets, octets, copies] = ['packets', 'octets', 'copies'].map((name) => Number(header(`weir-${name}`)));
+        return { file, packets: packets!, octets: octets!, copies: copies!, incomplete: header('weir-incomplete') };
     });
 
 async function patiently<T>(path: string, parameters: Parameters, ask: (url: string) => Promise<T>, stop?: AbortSignal): Promise<T> {
@@ -318,4 +325,11 @@ export async function login(token: string): Promise<void> {
     // Other characters are in no token, and in no header.
     if (!/^[!-~]+$/.test(token)) throw new Refusal(401, 'a token has letters, digits and signs, without spaces');
     await request('POST', '/session', { Authorization: `Bearer ${token}` }).then(json);
+}
+
+/** Ends the session. One that has ended already is as good. */
+export async function logout(): Promise<void> {
+    await request('DELETE', '/session', {}).then(json).catch((error: unknown) => {
+        if (!(error instanceof Refusal && error.status === 401)) throw error;
+    });
 }

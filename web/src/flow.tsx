@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { type About, type Field, type Flow, type Flows as Found, Refusal } from './api';
 import { ask } from './ask';
 import { type Asked, IDENTITY } from './flows';
+import { NAMED_FIELDS, Named, itemOf, useNames } from './names';
 import { Packets } from './packets';
 import { Alert } from './parts';
 import type { Span } from './range';
@@ -104,6 +105,7 @@ export function Details(props: { flow: Flow; about: About; fields: Map<string, F
     const of = (origin: string) =>
         Object.entries(whole ?? {}).filter(([name, of]) => of !== null && fields.get(name)?.origin === origin);
     const text = (name: string) => shown(String(flow[name] ?? ''));
+    const nameOf = useNames(NAMED_FIELDS.map((name) => itemOf(whole ?? {}, name)));
     return (
         <dialog ref={dialog} onClose={close} aria-labelledby="flow-title">
             <form method="dialog">
@@ -126,7 +128,9 @@ export function Details(props: { flow: Flow; about: About; fields: Map<string, F
                                 <div key={name}>
                                     <dt>{name}</dt>
                                     <dd>
-                                        <strong>{valueWithUnit(of, fields.get(name))}</strong>{' '}
+                                        <strong>
+                                            <Named text={valueWithUnit(of, fields.get(name))} name={nameOf(itemOf(whole, name))} />
+                                        </strong>{' '}
                                         <span class="note">{fields.get(name)?.meaning.replaceAll('`', '')}</span>
                                     </dd>
                                 </div>

@@ -4,10 +4,11 @@ import type { Field, Flow, Flows as Found, StoredFlows } from './api';
 import { type Question, useAnswers } from './ask';
 import { Filter } from './filter';
 import { Details } from './flow';
+import { NAMED_FIELDS, Named, itemOf, useNames } from './names';
 import { Mistake } from './parts';
 import { RangeBar, type Span, parametersOf } from './range';
 import { Doubts, Empty, Memory, Nothing, type Scope, type ViewProps, useScope } from './scope';
-import { count, value } from './text';
+import { count, value, zone } from './text';
 
 const DEFAULT_FIELDS = 'start_time,src_ip,src_port,dst_ip,dst_port,protocol,application,packets,bytes,duration_ns';
 const DEFAULT_TOP = '50';
@@ -106,6 +107,8 @@ function FlowTable(props: { flows: Flow[]; fields: Map<string, Field>; now: Aske
     const { flows, fields, now, change, choose } = props;
     const names = now.fields.split(',').filter((name) => fields.has(name));
     const [sorted, direction] = now.sort.split(':');
+    const named = names.filter((name) => NAMED_FIELDS.includes(name));
+    const nameOf = useNames(flows.flatMap((flow) => named.map((name) => itemOf(flow, name))));
     const order = (name: string) => (name !== sorted ? undefined : direction === 'asc' ? 'ascending' : 'descending');
     const sort = (name: string) => change({ sort: order(name) === 'descending' ? `${name}:asc` : name });
     return (
@@ -136,7 +139,7 @@ function FlowTable(props: { flows: Flow[]; fields: Map<string, Field>; now: Aske
                                 return (
                                     <td key={name} class={isNumeric(fields.get(name)) ? 'number' : undefined}>
                                         {column > 0 ? (
-                                            text
+                                            <Named text={text} name={nameOf(itemOf(flow, name))} />
                                         ) : (
                                             <button
                                                 type="button"
@@ -244,7 +247,7 @@ export function Flows(props: ViewProps) {
             {scope.about.mode === 'probe' && <Switch now={now} change={change} />}
             <p class="note">
                 {now.isStored ? 'Records of flows that have ended, which began in this time.' : 'Flows that have not ended, with their figures so far.'}{' '}
-                Times are UTC. The filter is that of <code>--where</code>.
+                Times are {zone()}. The filter is that of <code>--where</code>.
             </p>
             {now.isStored && <Memory about={scope.about} />}
             {now.isStored && isKept && <RangeBar {...scope} go={(to) => scope.go({ ...to, page: '' })} shown={scope.span} />}

@@ -1,6 +1,7 @@
 // Sums of groups as tables, whose rows add themselves to the filter.
 import type { ComponentChildren } from 'preact';
 import type { Field, Flow, Value } from './api';
+import { Named, itemOf, useNames } from './names';
 import { Row, Table } from './parts';
 import { count, many, shown } from './text';
 import { and, condition } from './where';
@@ -53,10 +54,10 @@ export function choice(row: Flow, by: string, { fields, where, go }: Chooser): {
     return { choose: () => go(said.reduce(and, where)), title: `Only ${said.map(shown).join(' and ')}` };
 }
 
-function Group({ row, by, chooser }: { row: Flow; by: string; chooser: Chooser }) {
+function Group({ row, by, chooser, name }: { row: Flow; by: string; chooser: Chooser; name: string }) {
     if (!isGroup(row)) return <span class="note">{othersText(row)}</span>;
     const { choose, title } = choice(row, by, chooser);
-    const words = groupText(row, by);
+    const words = <Named text={groupText(row, by)} name={name} />;
     if (!choose) return <span title={title || undefined}>{words}</span>;
     return (
         <button type="button" class="plain group" title={title} onClick={choose}>
@@ -84,11 +85,14 @@ export function GroupTable(props: {
     chooser: Chooser;
 }) {
     const { label, head, by, rows, columns, chooser } = props;
+    const items = (row: Flow) => columnsOf(by).map((field) => (by.includes('/') ? '' : itemOf(row, field)));
+    const nameOf = useNames(rows.filter(isGroup).flatMap(items));
+    const names = (row: Flow) => items(row).flatMap((item) => nameOf(item) ?? []);
     const numbers = columns.flatMap(({ isText }, at) => (isText ? [] : [at + 1]));
     return (
         <Table label={label} heads={[head, ...columns.map(({ head }) => head)]} numbers={numbers} hasBars={columns[0]?.isText}>
             {rows.map((row, at) => (
-                <Row key={at} numbers={numbers} cells={[<Group row={row} by={by} chooser={chooser} />, ...columns.map(({ of }) => of(row))]} />
+                <Row key={at} numbers={numbers} cells={[<Group row={row} by={by} chooser={chooser} name={names(row).join(' – ')} />, ...columns.map(({ of }) => of(row))]} />
             ))}
         </Table>
     );

@@ -3,7 +3,7 @@ import { useMemo } from 'preact/hooks';
 import type { History, Interval, Ledger, Pipeline, Sink, Status } from './api';
 import { Row, Table } from './parts';
 import { type Line, Plot } from './plot';
-import { count, short, words } from './text';
+import { count, short, words, zone } from './text';
 
 const packetRate = (value: number) => short(value, 'p/s');
 const bitRate = (value: number) => short(value, 'bit/s');
@@ -170,7 +170,7 @@ export function Now({ status, history }: { status: Status; history: History | un
             {silent.length > 0 && <p class="alert">These pipelines do not respond: {silent.join(', ')}.</p>}
             <h2>The last hour</h2>
             <p class="note">
-                What the probe has kept in memory since its start: one sample a second, an hour at most. Times are UTC.
+                What the probe has kept in memory since its start: one sample a second, an hour at most. Times are {zone()}.
             </p>
             {history && <LastHour history={history} />}
             {interval && (

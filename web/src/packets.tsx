@@ -33,6 +33,9 @@ function save(file: Blob, name: string) {
     setTimeout(() => URL.revokeObjectURL(link.href), REVOKE_MS);
 }
 
+/** Copies in further folders of the recorder. */
+const copies = (answer: { copies: number }) => (answer.copies > 0 ? `; copies in other folders are left out: ${count(answer.copies)}` : '');
+
 /** A question that a button asks. */
 function useQuestion<T>(ask: () => Promise<T>) {
     const [state, setState] = useState<{ answer?: T; error?: string; isAsking?: boolean }>({});
@@ -58,7 +61,7 @@ function Capture({ flow, name }: { flow: Flow; name: string }) {
                 </button>{' '}
                 <span role="status">
                     {isAsking && 'Searching …'}
-                    {answer && `${many(answer.packets, 'packet')} with ${many(answer.octets, 'octet')}.`}
+                    {answer && `${many(answer.packets, 'packet')} with ${many(answer.octets, 'octet')}${copies(answer)}.`}
                 </span>
             </p>
             {answer?.incomplete && <Alert>The capture is incomplete: {shown(answer.incomplete)}.</Alert>}
@@ -79,7 +82,7 @@ function SegmentList({ flow, name }: { flow: Flow; name: string }) {
                 </button>{' '}
                 <span role="status">
                     {isAsking && 'Reading …'}
-                    {answer && `${many(answer.segments, 'segment')}${answer.left_out > 0 ? `; the first ${count(answer.segments - answer.left_out)} are shown` : ''}.`}
+                    {answer && `${many(answer.segments, 'segment')}${answer.left_out > 0 ? `; the first ${count(answer.segments - answer.left_out)} are shown` : ''}${copies(answer)}.`}
                 </span>
             </p>
             {answer?.incomplete && <Alert>Not all segments were read: {shown(answer.incomplete)}.</Alert>}

@@ -1,16 +1,17 @@
 // The page of a probe or of stored flows: a heading with links, the state of the connection, and one of the views.
 import 'uplot/dist/uPlot.min.css';
 import './page.css';
-import { render } from 'preact';
+import { Fragment, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { type About, type Field, Refusal, get, login } from './api';
+import { type About, type Field, Refusal, get, login, logout } from './api';
 import { Flows } from './flows';
 import { Now } from './now';
+import { setNames } from './names';
 import { Alert } from './parts';
 import { Probe } from './probe';
 import { Quality } from './quality';
 import { link, useRoute } from './route';
-import { clock, shown } from './text';
+import { clock, setLocal, shown, zone } from './text';
 import { Traffic } from './traffic';
 import { useWatched } from './watch';
 
@@ -74,6 +75,51 @@ const viewsOf = (about: About | undefined) =>
 /** The last name of a path. */
 const lastName = (path: string): string => path.replace(/\/+$/, '').split('/').at(-1) || path;
 
+/** Ends the session, and forgets all that the page has. */
+function LogOut() {
+    const [problem, setProblem] = useState('');
+    const leave = () => {
+        logout().then(
+            () => location.reload(),
+            (error: unknown) => setProblem(error instanceof Refusal ? error.message : 'The probe does not answer.'),
+        );
+    };
+    return (
+        <>
+            <button type="button" onClick={leave}>
+                Log out
+            </button>
+            {problem && <Alert>You are not logged out: {problem}</Alert>}
+        </>
+    );
+}
+
+/** What holds for all views: the zone of times, and names of hosts. */
+function Choices({ about, current, settings }: { about: About; current: string; settings: URLSearchParams }) {
+    const set = (change: Record<string, string>) => {
+        location.hash = link(current, { ...Object.fromEntries(settings), ...change });
+    };
+    const isLocal = settings.get('zone') === 'local';
+    const hasNames = settings.get('names') === 'on';
+    return (
+        <>
+            <div class="choice" role="group" aria-label="Times">
+                <button type="button" aria-pressed={!isLocal} onClick={() => set({ zone: '' })}>
+                    UTC
+                </button>
+                <button type="button" aria-pressed={isLocal} onClick={() => set({ zone: 'local' })}>
+                    Local time
+                </button>
+            </div>
+            {about.names && (
+                <button type="button" aria-pressed={hasNames} onClick={() => set({ names: hasNames ? '' : 'on' })}>
+                    Names
+                </button>
+            )}
+        </>
+    );
+}
+
 function Heading({ about, current, settings }: { about: About | undefined; current: string; settings: URLSearchParams }) {
     const shared = Object.fromEntries(SHARED.map((name) => [name, settings.get(name) ?? '']));
     return (
@@ -94,12 +140,17 @@ function Heading({ about, current, settings }: { about: About | undefined; curre
                     {shown(about.inputs.map(lastName).join(', '))}
                 </span>
             )}
+            {about && <Choices about={about} current={current} settings={settings} />}
+            {about?.session && <LogOut />}
         </header>
     );
 }
 
 function Page() {
     const { view, settings } = useRoute();
+    const times = settings.get('zone') === 'local' ? 'local' : 'UTC';
+    setLocal(times === 'local');
+    setNames(settings.get('names') === 'on');
     const [{ about, status, history, silentSince, needsToken, refusal }, ask] = useWatched();
     const isView = about !== undefined && about.mode !== 'probe';
     const views = viewsOf(about);
@@ -111,22 +162,25 @@ function Page() {
     }, [title]);
     return (
         <>
-            <Heading about={about} current={current} settings={settings} />
+            <Heading about={needsToken ? undefined : about} current={current} settings={settings} />
             <main id="main" tabIndex={-1}>
                 {silentSince !== undefined && (
                     <Alert>
-                        {isView ? 'Weir' : 'The probe'} has not answered since {clock(silentSince / 1000)} UTC. What you see is from
+                        {isView ? 'Weir' : 'The probe'} has not answered since {clock(silentSince / 1000)} {zone()}. What you see is from
                         before; the page asks again every second.
                     </Alert>
                 )}
                 {needsToken && <Login entered={ask} />}
                 {!needsToken && refusal && <Alert>{refusal}</Alert>}
                 {!needsToken && !isReady && silentSince === undefined && <p>Asking the probe …</p>}
-                {isReady && status && current === 'now' && <Now status={status} history={history} />}
-                {isReady && current === 'traffic' && <Traffic settings={settings} about={about} fields={fields} />}
-                {isReady && current === 'quality' && <Quality settings={settings} about={about} fields={fields} />}
-                {isReady && current === 'flows' && <Flows settings={settings} about={about} fields={fields} />}
-                {isReady && status && current === 'probe' && <Probe status={status} />}
+                {/* Another zone draws everything again. */}
+                <Fragment key={times}>
+                    {isReady && status && current === 'now' && <Now status={status} history={history} />}
+                    {isReady && current === 'traffic' && <Traffic settings={settings} about={about} fields={fields} />}
+                    {isReady && current === 'quality' && <Quality settings={settings} about={about} fields={fields} />}
+                    {isReady && current === 'flows' && <Flows settings={settings} about={about} fields={fields} />}
+                    {isReady && status && current === 'probe' && <Probe status={status} />}
+                </Fragment>
             </main>
         </>
     );

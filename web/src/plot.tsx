@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { Row, Table } from './parts';
-import { clock, clocks } from './text';
+import { civilDate, clock, clocks, zone } from './text';
 
 /** Values at times (seconds since 1970); null where nothing is known. */
 export interface Line {
@@ -31,10 +31,10 @@ export function axes(format: (value: number) => string): uPlot.Axis[] {
     ];
 }
 
-/** What all plots have: times are UTC, values begin at 0. */
+/** What all plots have: the times of the page, and values that begin at 0. */
 export const COMMON = {
     legend: { show: false },
-    tzDate: (seconds: number) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
+    tzDate: (seconds: number) => uPlot.tzDate(civilDate(seconds), 'Etc/UTC'),
     scales: { y: { range: (_plot: uPlot, _min: number, max: number): [number, number] => [0, max > 0 ? max * 1.1 : 1] } },
 };
 
@@ -108,7 +108,7 @@ export function Plot(props: { title: string; line: Line; format: (value: number)
             <details onToggle={(event) => open(event.currentTarget.open)}>
                 <summary>Table: {title}</summary>
                 {isOpen && (
-                    <Table label={`${title} over time`} heads={['time (UTC)', 'mean']} numbers={[1]}>
+                    <Table label={`${title} over time`} heads={[`time (${zone()})`, 'mean']} numbers={[1]}>
                         {rows(line).map(([time, mean]) => (
                             <Row key={time} cells={[time, format(mean)]} numbers={[1]} />
                         ))}

@@ -1,6 +1,7 @@
 // The time of the flows that a view is about: in the URL, in words, and as parameters of a question.
 import { useState } from 'preact/hooks';
 import { type About, type Parameters, probeTime } from './api';
+import { civil, parseCivil, zone } from './text';
 
 /** As the URL has it: `-1h` before now, `all`, or two times. */
 export interface Range {
@@ -86,18 +87,17 @@ export function everyText(every_ms: number): string {
     return `${every_ms / ms}${unit}`;
 }
 
-const short = (text: string) => text.replace('T', ' ').replace(/(\.000)?Z$/, '');
+const short = (text: string) => civil(Date.parse(text)).replace('T', ' ').replace(/\.000$/, '');
 
 /** A range in words. */
 export function rangeText({ from, to }: Range): string {
     if (from === 'all') return 'all times';
     const last = LAST.find(([name]) => name === from);
-    return last ? `the last ${last[1]}` : `${short(from)} to ${short(to)} UTC`;
+    return last ? `the last ${last[1]}` : `${short(from)} to ${short(to)} ${zone()}`;
 }
 
 /** What a field for a time has. */
-const inputText = (ms: number) => iso(ms).slice(0, 23).replace(/\.000$/, '');
-const inputTime = (text: string) => Date.parse(`${text}Z`);
+const inputText = (ms: number) => civil(ms).replace(/\.000$/, '');
 
 /** Ranges before this one, so that a selection can be undone. */
 const parseWas = (was: string): Range[] =>
@@ -121,7 +121,7 @@ function Absolute({ shown, choose }: { shown: Span; choose: (span: Span) => void
     const to = edited.to ?? inputText(shown.to_ms);
     const submit = (event: Event) => {
         event.preventDefault();
-        const span = { from_ms: inputTime(from), to_ms: inputTime(to) };
+        const span = { from_ms: parseCivil(from), to_ms: parseCivil(to) };
         const isSpan = span.from_ms < span.to_ms;
         setProblem(isSpan ? '' : 'The end is not after the begin.');
         if (isSpan) choose(span);
@@ -134,7 +134,7 @@ function Absolute({ shown, choose }: { shown: Span; choose: (span: Span) => void
     );
     return (
         <form class="absolute" onSubmit={submit}>
-            {input('from (UTC)', from, (from) => setEdited({ ...edited, from }))} {input('to', to, (to) => setEdited({ ...edited, to }))}{' '}
+            {input(`from (${zone()})`, from, (from) => setEdited({ ...edited, from }))} {input('to', to, (to) => setEdited({ ...edited, to }))}{' '}
             <button>Show this time</button>
             {problem && <span role="alert">{problem}</span>}
         </form>

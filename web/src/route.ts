@@ -12,8 +12,13 @@ export function parse(): Route {
     return { view: view || 'now', settings: new URLSearchParams(settings) };
 }
 
+/** Settings of all views, which a link keeps unless it changes them: the zone of times, and whether there are names. */
+const KEPT = ['zone', 'names'];
+
 export const link = (view: string, settings: Record<string, string> = {}): string => {
-    const given = new URLSearchParams(Object.entries(settings).filter(([, value]) => value));
+    const now = parse().settings;
+    const kept = Object.fromEntries(KEPT.map((name) => [name, now.get(name) ?? '']));
+    const given = new URLSearchParams(Object.entries({ ...kept, ...settings }).filter(([, value]) => value));
     return given.size ? `#${view}?${given}` : `#${view}`;
 };
 

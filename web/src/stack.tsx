@@ -4,7 +4,7 @@ import uPlot from 'uplot';
 import { Row, Table } from './parts';
 import { COMMON, axes, color, kept } from './plot';
 import type { Span } from './range';
-import { clocks, count, instant } from './text';
+import { clocks, count, instant, zone } from './text';
 
 /** A group in each interval. */
 export interface Layer {
@@ -155,7 +155,7 @@ function Intervals(props: { title: string; stack: Stack; unit: string; total: (a
     const times = clocks(stack.starts_ms.map((ms) => ms / 1000));
     const numbers = [...stack.layers.keys(), stack.layers.length].map((at) => at + 1);
     return (
-        <Table label={`${title}: ${unit} in each interval`} heads={['from (UTC)', ...stack.layers.map(({ label }) => label), 'together']} numbers={numbers}>
+        <Table label={`${title}: ${unit} in each interval`} heads={[`from (${zone()})`, ...stack.layers.map(({ label }) => label), 'together']} numbers={numbers}>
             {times.map((time, at) => (
                 <Row
                     key={at}

@@ -50,7 +50,9 @@ async function next(before: Watched): Promise<Watched> {
         return { about, askedAbout, status, history: known ? joined(known, later) : later, needsToken: false };
     } catch (error) {
         if (error instanceof Refusal) {
-            return { ...before, silentSince: undefined, needsToken: error.status === 401, refusal: error.message };
+            // What it said before is for those who have the token.
+            if (error.status === 401) return { needsToken: true };
+            return { ...before, silentSince: undefined, needsToken: false, refusal: error.message };
         }
         return { ...before, silentSince: before.silentSince ?? Date.now(), refusal: undefined };
     }

@@ -112,7 +112,7 @@ test('a file offers nothing that it cannot answer, and a URL does not change tha
         await page.goto(`${url}${name}`);
         await settled(page);
         assert.equal(await page.getByRole('status').textContent(), total, name);
-        assert.deepEqual(await page.getByRole('button').allTextContents(), [], name);
+        assert.deepEqual(await page.getByRole('main').getByRole('button').allTextContents(), [], name);
         assert.equal(await page.locator('input, form').count(), 0, name);
     }
     // Dragging selects nothing.
@@ -125,7 +125,7 @@ test('a file offers nothing that it cannot answer, and a URL does not change tha
     await page.goto(`${url}#quality`);
     await page.getByRole('heading', { name: 'Handshakes' }).waitFor();
     assert.deepEqual(await page.getByRole('main').getByRole('link').allTextContents(), []);
-    assert.deepEqual(await page.getByRole('button').allTextContents(), []);
+    assert.deepEqual(await page.getByRole('main').getByRole('button').allTextContents(), []);
     // By keyboard.
     await page.goto(`${url}#traffic`);
     await settled(page);

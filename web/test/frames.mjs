@@ -52,6 +52,15 @@ export function dns(name) {
     return [message(0x0100), message(0x8183)];
 }
 
+/** The same with an answer: the IPv4 address of the name. */
+export function resolved(name, address) {
+    const [query] = dns(name);
+    const question = query.subarray(12);
+    const head = Buffer.concat([u16(7), u16(0x8180), u16(1), u16(1), u16(0), u16(0)]);
+    const answer = Buffer.concat([u16(0xc00c), u16(1), u16(1), u16(0), u16(60), u16(4), Buffer.from(address.split('.').map(Number))]);
+    return [query, Buffer.concat([head, question, answer])];
+}
+
 /** A ClientHello. */
 export function tls(name) {
     const server = long(Buffer.concat([u8(0), long(text(name))]));

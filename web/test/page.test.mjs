@@ -204,6 +204,15 @@ test('the token is asked for, and again when it has changed', async () => {
     await page.getByLabel('Token').fill('another-token-of-this-probe');
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'Sinks', exact: true }).waitFor();
+    // The session ends on the server, too: its cookie permits nothing any more.
+    const session = (await page.context().cookies()).find(({ name }) => name === `weir-${again.port}`);
+    await page.getByRole('button', { name: 'Log out' }).click();
+    await page.getByLabel('Token').waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Log out' }).count(), 0);
+    assert.deepEqual(await page.context().cookies(), []);
+    await page.context().addCookies([session]);
+    const status = await page.evaluate(async () => (await fetch('/status')).status);
+    assert.equal(status, 401);
     assert.deepEqual(faults, []);
 });
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { SCHEMES, SIZES, cells, closeBrowser, closePages, inspect, number, open, startBrowser } from './browser.mjs';
-import { capture, http, tcp } from './frames.mjs';
+import { capture, http, resolved, tcp, udp } from './frames.mjs';
 import { View, explained, failures, packets, read, store } from './probe.mjs';
 
 const CAPTURES = ['web.pcap', 'tls.pcap', 'dns.pcap.gz', 'loss.pcapng', 'traceroute.pcap'].map(
@@ -94,6 +94,71 @@ test('a view has three views, names its inputs, and begins with traffic', async 
     assert.deepEqual(await page.getByRole('navigation', { name: 'Views' }).getByRole('link').allTextContents(), ['Traffic', 'Quality', 'Flows']);
     assert.match(await page.locator('header').textContent(), /loss\.pcapng/);
     await settled(page);
+    assert.deepEqual(faults, []);
+});
+
+test('names of hosts are shown as text where they are wanted, in each view', async () => {
+    const file = join(folder, 'names.pcap');
+    const [query, reply] = resolved(`${ATTACK}.example`, '10.0.0.2');
+    const lookup = [udp(['10.0.0.1', 4000], ['10.0.0.9', 53], query), udp(['10.0.0.9', 53], ['10.0.0.1', 4000], reply)];
+    writeFileSync(file, capture([...lookup, ...tcp(['10.0.0.1', 4001], ['10.0.0.2', 80], ...http('a', '/', 'test'))], 1_790_000_000));
+    const view = await View.start(file, '--names');
+    const { page, faults } = await open(view, '#traffic');
+    const named = page.locator('.host-name');
+    await settled(page);
+    assert.equal(await named.count(), 0);
+    await page.getByRole('button', { name: 'Names' }).click();
+    const talkers = page.getByRole('table', { name: 'Top talkers', exact: true });
+    await talkers.getByRole('button', { name: `10.0.0.2 ${ATTACK}.example` }).waitFor();
+    await page.getByRole('table', { name: 'Pairs' }).getByText(`${ATTACK}.example`).first().waitFor();
+    // The choice is in the URL of every view.
+    await page.getByRole('link', { name: 'Flows', exact: true }).click();
+    await page.getByRole('region', { name: 'Flows' }).getByText('80 http').first().waitFor();
+    await page.getByText(`10.0.0.2 ${ATTACK}.example`).first().waitFor();
+    assert.match(page.url(), /names=on/);
+    await page.getByRole('button', { name: /all fields of this flow/ }).last().click();
+    await page.getByRole('dialog').getByText(`${ATTACK}.example`).first().waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: 'Names' }).click();
+    await page.waitForFunction(() => !document.querySelector('.host-name'));
+    assert.equal(await page.evaluate('window.attacked'), undefined);
+    assert.deepEqual(faults, []);
+    // Who does not know names, offers none.
+    const other = await open(await View.start(file), '#flows?names=on');
+    await settled(other.page);
+    assert.equal(await other.page.getByRole('button', { name: 'Names' }).count(), 0);
+    assert.equal(await other.page.locator('.host-name').count(), 0);
+});
+
+test('times are UTC or local', async () => {
+    const view = await View.start(...CAPTURES);
+    const { page, faults } = await open(view, '#flows', { timezoneId: 'Asia/Kathmandu' });
+    await settled(page);
+    const cell = page.getByRole('region', { name: 'Flows' }).locator('tbody tr td').first();
+    const time = async () => Date.parse(`${(await cell.textContent()).replace(' ', 'T')}Z`);
+    const from = page.getByLabel(/^from/);
+    const utc = await time();
+    const input = await from.inputValue();
+    await page.getByRole('button', { name: 'Local time' }).click();
+    await page.waitForURL(/zone=local/);
+    await page.getByText('Times are local time.').waitFor();
+    await settled(page);
+    // Nepal is 5:45 ahead of UTC.
+    assert.equal((await time()) - utc, 345 * 60_000);
+    const ms = (text) => Date.parse(`${text}Z`);
+    assert.equal(ms(await from.inputValue()) - ms(input), 345 * 60_000);
+    // A time that is chosen so is the same one.
+    await page.getByRole('button', { name: 'Show this time' }).click();
+    await page.waitForURL(/from=/);
+    const chosen = new URLSearchParams(page.url().split('?')[1]).get('from');
+    assert.equal(Date.parse(chosen), ms(input));
+    await page.getByRole('link', { name: 'Traffic' }).click();
+    await settled(page);
+    assert.match(page.url(), /zone=local/);
+    await page.getByText(/^Table: Bits per second by/).click();
+    await page.getByRole('columnheader', { name: 'from (local time)' }).waitFor();
+    await page.getByRole('button', { name: 'UTC' }).click();
+    await page.waitForFunction(() => !location.hash.includes('zone'));
     assert.deepEqual(faults, []);
 });
 

@@ -36,6 +36,7 @@ mod plan;
 mod probe;
 mod protocols;
 mod query;
+mod question_checks;
 mod read;
 mod run_status;
 mod sandbox;

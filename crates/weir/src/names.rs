@@ -1,4 +1,4 @@
-//! Names for tables (`--names`): of hosts, from answers of DNS in the traffic and then from /etc/hosts; of services, from a
+//! Names for tables and the page (`--names`): of hosts, from answers of DNS in the traffic and then from /etc/hosts; of services, from a
 //! list of usual ports.
 //!
 //! Input: flow records, and messages of DNS. Output: a name for an address, if one is known. No name server is asked.
@@ -7,17 +7,26 @@
 //! one counts, and `…` says that there are others.
 
 use crate::console::printable;
+use crate::stored_reader::select;
 use std::collections::HashMap;
 use std::fs;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{debug, warn};
+use weir_control::{AskNames, NamedItem};
 use weir_dpi::Fact;
+use weir_fields::{Field, field};
 use weir_flow::FlowRecord;
+use weir_probe::RecordObserver;
+use weir_query::Expression;
+use weir_store::{FlowReader, Found};
 use weir_tcp_report::DatagramObserver;
 
 /// Addresses with a name from traffic, at most: about 10 MB, with the longest names 25 MB.
 const MAX_LEARNED: usize = 1 << 16;
+/// Stored flows that are read at once.
+const BATCH: usize = 1024;
 /// The names of this host.
 const HOSTS: &str = "/etc/hosts";
 /// The response code of an answer without an error, and the types of questions for addresses.
@@ -77,6 +86,45 @@ impl SharedNames {
                 addresses.for_each(|address| self.lock().add(name, address));
             }
         }
+    }
+
+    /// Learns from records before something else sees them.
+    pub fn before(self, observe: RecordObserver) -> RecordObserver {
+        Arc::new(move |flows| {
+            self.learn(flows);
+            observe(flows);
+        })
+    }
+
+    /// Learns from stored flows: from the name under which a client has looked up a destination. To the end of the files,
+    /// or until there are as many names as are kept. What cannot be read is left out.
+    pub fn learn_stored(&self, paths: &[PathBuf]) {
+        let Ok(Found { mut reader, .. }) = FlowReader::open(paths, None) else { return };
+        let columns: Vec<_> = ["dst_dns_name", "dst_ip"].into_iter().filter_map(field).map(Field::column).collect();
+        if !columns.iter().all(|column| reader.known().contains(column)) {
+            return;
+        }
+        let named = Expression::new("dst_dns_name").expect("this is an expression");
+        select(&mut reader, None, Some(&named));
+        reader.keep_only(&columns);
+        let mut flows = Vec::with_capacity(BATCH);
+        while self.lock().learned.len() < MAX_LEARNED {
+            flows.clear();
+            if let Ok(false) = reader.read(&mut flows, BATCH) {
+                break;
+            }
+            self.learn(&flows);
+        }
+    }
+
+    /// What knows names of hosts, and of services by their usual ports.
+    pub fn ask(&self) -> AskNames {
+        let names = self.clone();
+        let find = move |item: &NamedItem| match item {
+            NamedItem::Host(address) => names.lock().of(*address),
+            NamedItem::Service(port, protocol) => weir_sql::port_name(*port, protocol.as_deref()).map(str::to_owned),
+        };
+        AskNames { find: Some(Arc::new(find)), is_learning: Arc::default() }
     }
 
     /// Learns from messages of DNS.

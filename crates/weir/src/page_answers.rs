@@ -5,7 +5,8 @@
 //! the intervals of the groups that are shown over time: each set of groups once, whatever they are sorted by.
 
 use crate::memory;
-use crate::stored_answers::{MAX_ROWS, Opened, Read, fields_of, not_stored};
+use crate::question_checks::{check_condition, checked_sums, invalid_order, stored_columns};
+use crate::stored_answers::{MAX_ROWS, Opened, Read, fields_of};
 use crate::table::LargestFlows;
 use std::ops::RangeInclusive;
 use std::slice;
@@ -138,15 +139,11 @@ impl Plan {
     /// Adds what a question needs.
     fn add(&mut self, opened: &Opened, question: &StoredQuestion) -> Result<Part, StoredError> {
         let compared = question.expression.iter().flat_map(Expression::fields);
-        compared.clone().try_for_each(|name| opened.check("where", name))?;
+        let known = opened.known();
+        check_condition(&known, question.expression.as_ref())?;
         match &question.wanted {
             Wanted::Flows { order, columns, offset } => {
-                order.iter().try_for_each(|order| opened.check("sort", order.name()))?;
-                let known = opened.known();
-                let stored: Vec<_> = columns.iter().copied().filter(|column| known.contains(column)).collect();
-                if let (true, Some(column)) = (stored.is_empty(), columns.first()) {
-                    return Err(not_stored("fields", column.name));
-                }
+                let stored = stored_columns(&known, order.as_ref(), columns)?;
                 let by = order.unwrap_or_else(RecordOrder::newest);
                 self.fields.extend(stored.iter().copied().chain(fields_of(compared.chain([by.name()]))));
                 let part = FlowsPart { columns: stored, offset: *offset, is_newest: order.is_none() };
@@ -154,16 +151,15 @@ impl Plan {
                 Ok(Part::Flows(self.groups.add_flows(question, (offset + question.top).max(1), by), part))
             }
             Wanted::Sums(settings) => {
-                settings.fields.iter().try_for_each(|field| opened.check("by", GroupField::name(field)))?;
                 let counted = settings.counts.iter().flat_map(|count| CountField::names_in(count, &settings.fields));
-                counted.clone().try_for_each(|name| opened.check("count", name))?;
                 let names = settings.fields.iter().map(GroupField::name).chain(counted);
                 let every_ns = settings.every_ns.filter(|_| settings.fields.is_empty());
                 // All numbers: questions that differ in those that they ask for have the same sums.
-                let mut settings = ViewSettings { every_ns, unknown: Vec::new(), ..settings.clone() };
-                settings.set_known(&opened.known());
+                let settings = ViewSettings { every_ns, unknown: Vec::new(), ..settings.clone() };
+                let mut settings = checked_sums(&known, settings)?;
                 // With the sum that the order asks for.
-                settings.sums.clone_from(&View::new(settings.clone()).map_err(invalid_order)?.settings().sums);
+                let view = View::new(settings.clone()).map_err(invalid_order)?;
+                settings.sums.clone_from(&view.settings().sums);
                 self.fields.extend(settings.summed_columns().into_iter().chain(fields_of(names.chain(compared))));
                 let place = self.groups.add_view(question, ViewSettings { order: None, groups: 1, ..settings });
                 let Wanted::Sums(ViewSettings { every_ns: Some(every_ns), fields, .. }) = &question.wanted else {
@@ -173,10 +169,6 @@ impl Plan {
             }
         }
     }
-}
-
-fn invalid_order(error: impl std::fmt::Display) -> StoredError {
-    StoredError::Question(format!("sort: {error}"))
 }
 
 impl Groups {

@@ -152,11 +152,10 @@ fn outputs(
 /// Sums up all records, and learns names from them.
 fn observer(summary: &Arc<Mutex<TrafficSummary>>, names: Option<SharedNames>) -> RecordObserver {
     let observe = summary::observer(summary);
-    let Some(names) = names else { return observe };
-    Arc::new(move |flows| {
-        names.learn(flows);
-        observe(flows);
-    })
+    match names {
+        Some(names) => names.before(observe),
+        None => observe,
+    }
 }
 
 /// The progress of the run, unless something else is on the terminal.

@@ -9,6 +9,7 @@
 //! largest groups, and a second one their intervals: the memory is that of the groups, and then that of the rows of the
 //! answer.
 
+use crate::question_checks::{check_condition, checked_sums, stored_columns};
 use crate::stored_reader::select;
 use crate::stored_sums;
 use crate::table::LargestFlows;
@@ -70,11 +71,7 @@ fn flows(
     offset: usize,
 ) -> Result<StoredAnswer, StoredError> {
     let opened = Opened::new(source, question)?;
-    order.iter().try_for_each(|order| opened.check("sort", order.name()))?;
-    let stored: Vec<_> = columns.iter().copied().filter(|column| opened.known().contains(column)).collect();
-    if let (true, Some(column)) = (stored.is_empty(), columns.first()) {
-        return Err(not_stored("fields", column.name));
-    }
+    let stored = stored_columns(&opened.known(), order.as_ref(), columns)?;
     let by = order.unwrap_or_else(RecordOrder::newest);
     let needed = stored.iter().copied().chain(fields_of([by.name()])).collect();
     let (first, read) = opened.first_flows(question, needed, by, offset + question.top);
@@ -93,13 +90,9 @@ fn flows(
 /// The sums of a question.
 fn sums(source: &FlowSource, question: &StoredQuestion, settings: &ViewSettings) -> Result<StoredAnswer, StoredError> {
     let opened = Opened::new(source, question)?;
-    settings.fields.iter().try_for_each(|field| opened.check("by", GroupField::name(field)))?;
-    let counted = settings.counts.iter().flat_map(|count| CountField::names_in(count, &settings.fields));
-    counted.into_iter().try_for_each(|name| opened.check("count", name))?;
     let (has_groups, every_ns) = (!settings.fields.is_empty(), settings.every_ns);
-    let mut first = ViewSettings { every_ns: every_ns.filter(|_| !has_groups), ..settings.clone() };
-    first.set_known(&opened.known());
-    View::new(first.clone()).map_err(|error| StoredError::Question(format!("sort: {error}")))?;
+    let first = ViewSettings { every_ns: every_ns.filter(|_| !has_groups), ..settings.clone() };
+    let first = checked_sums(&opened.known(), first)?;
     let whole = || View::new(first.clone()).expect("these settings are checked");
     let (view, read) = match every_ns.filter(|_| has_groups) {
         None => opened.sum_up(question, &whole),
@@ -118,11 +111,6 @@ fn sums(source: &FlowSource, question: &StoredQuestion, settings: &ViewSettings)
     let mut rows = Vec::new();
     view.append_rows(ViewFormat::Json, most, &mut rows);
     Ok(read.answer(rows))
-}
-
-/// Why a question has no answer: flows do not have a field.
-pub fn not_stored(place: &str, name: &str) -> StoredError {
-    StoredError::Question(format!("{place}: the stored flows of this time do not all have the field {name}"))
 }
 
 /// The columns of fields.
@@ -157,8 +145,7 @@ impl Opened {
                 Self::Files(Box::new(found.reader), found.damaged)
             }
         };
-        let compared = question.expression.iter().flat_map(|expression| expression.fields());
-        compared.into_iter().try_for_each(|name| opened.check("where", name))?;
+        check_condition(&opened.known(), question.expression.as_ref())?;
         Ok(opened)
     }
 
@@ -167,14 +154,6 @@ impl Opened {
         match self {
             Self::Files(reader, _) => reader.known().to_vec(),
             Self::Memory(_) => columns().iter().collect(),
-        }
-    }
-
-    /// Checks that flows have a field, which something of the question names.
-    pub fn check(&self, place: &str, name: &str) -> Result<(), StoredError> {
-        match field(name) {
-            Some(of) if !self.known().contains(&of.column()) => Err(not_stored(place, name)),
-            _ => Ok(()),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::error::{Error, InputError, SourceError, StoreError};
 use crate::files::Target;
 use crate::flow_packets::{self, PacketPlaces, SegmentPlaces, SegmentSource};
 use crate::input;
+use crate::names::SharedNames;
 use crate::read;
 use crate::run_status::{Ended, RunStatus};
 use crate::sandbox::{Restrictions, Sandbox};
@@ -26,7 +27,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -65,6 +66,7 @@ pub fn run(view: &View) -> Result<RunStatus, Error> {
     let packets = shown.ask_packets(view)?;
     let opener = view.open.then(Opener::start).transpose()?;
     let folder = shown.is_read_first().then(temporary_folder).transpose()?;
+    let names = view.names.then(SharedNames::load);
     enter_sandbox(view, &shown, folder.as_ref());
     let mut files = shown.files.clone();
     let mut ended = Ended { status: RunStatus::Success, problems: Vec::new() };
@@ -77,7 +79,9 @@ pub fn run(view: &View) -> Result<RunStatus, Error> {
     let scheme = if view.tls_cert.is_some() { "https" } else { "http" };
     let address = format!("{scheme}://{}/", server.address());
     let inputs = view.paths.iter().map(ToString::to_string).collect();
-    let of = ViewOf { inputs, stores: shown.files, files, transactions: shown.transactions, packets };
+    let of_names = names.as_ref().map(SharedNames::ask).unwrap_or_default();
+    names.map_or(Ok(()), |names| learn(names, &shown, &files, of_names.is_learning.clone()))?;
+    let of = ViewOf { inputs, stores: shown.files, files, transactions: shown.transactions, packets, names: of_names };
     server.start_view(CpuAffinity::default(), of, ask_store(view, ended.problems)?).map_err(Error::Thread)?;
     // A reader that is gone has the page perhaps.
     let _ = console::print(format!("page: {address}\n").as_bytes());
@@ -91,6 +95,27 @@ pub fn run(view: &View) -> Result<RunStatus, Error> {
         warn!("SIGHUP ends weir view, which has nothing to reload; nohup keeps it when its terminal is closed");
     }
     Ok(ended.status)
+}
+
+/// Learns names from flows that were read just now, and from stores on a thread of its own: large ones take time.
+fn learn(names: SharedNames, shown: &Shown, files: &[PathBuf], is_learning: Arc<AtomicBool>) -> Result<(), Error> {
+    let (stores, read): (Vec<_>, Vec<_>) = files.iter().cloned().partition(|path| shown.files.contains(path));
+    is_learning.store(true, Ordering::Relaxed);
+    if !read.is_empty() {
+        names.learn_stored(&read);
+    }
+    let learn = move || {
+        if !stores.is_empty() {
+            names.learn_stored(&stores);
+        }
+        is_learning.store(false, Ordering::Release);
+        names.log_left_out();
+    };
+    if shown.files.is_empty() {
+        learn();
+        return Ok(());
+    }
+    thread::Builder::new().name("weir-names".into()).spawn(learn).map(drop).map_err(Error::Thread)
 }
 
 impl Shown {
@@ -192,6 +217,7 @@ impl Shown {
                 paths: paths.clone(),
                 missing,
                 most_octets: view.listen_packets,
+                are_recorded: !view.packets.is_empty(),
                 filter: filter.clone(),
                 times_ns: times_ns.clone(),
             }),

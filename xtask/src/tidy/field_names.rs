@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Files that name fields, with the reason.
 #[rustfmt::skip]
-const ALLOWED: [(&str, &str); 15] = [
+const ALLOWED: [(&str, &str); 17] = [
     ("crates/actions/recorder/src/query.rs", "what the index knows of a flow without its record"),
     ("crates/ledger/src/reasons.rs", "a reason to refuse a packet, which has the name of a field"),
     ("crates/records/clickhouse/src/column_type.rs", "fields that every row has, and those of few values"),
@@ -22,9 +22,11 @@ const ALLOWED: [(&str, &str); 15] = [
     ("crates/run/control/src/flows.rs", "a parameter of requests"),
     ("crates/run/control/src/overrides.rs", "JSON keys of overrides"),
     ("crates/show/top/src/columns.rs", "what of an answer is a column, and which flows failed"),
+    ("crates/show/top/src/names.rs", "which values of an answer have names"),
     ("crates/show/tcp-report/src/group_table.rs", "numbers of groups, one of which has the name of a field"),
     ("crates/show/tcp-report/src/known_fields.rs", "fields that connections have without being printed"),
     ("crates/weir/src/eve.rs", "JSON keys of Suricata and of overrides"),
+    ("crates/weir/src/names.rs", "the stored name of a destination, and its address"),
     ("crates/weir/src/table/render.rs", "the table has columns of its own, which sorting by these fields marks"),
 ];
 

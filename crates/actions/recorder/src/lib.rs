@@ -20,6 +20,7 @@ extern crate self as weir_recorder;
 mod block;
 mod error;
 mod flow_key;
+mod flow_source;
 mod folder;
 mod index;
 mod output;
@@ -36,6 +37,7 @@ mod tests;
 mod writer;
 
 pub use error::Error;
+pub use flow_source::FlowSource;
 pub use output::RecorderOutput;
 pub use packet_buffer::PacketBuffer;
 pub use packet_file::PacketFile;

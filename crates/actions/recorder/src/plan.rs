@@ -53,6 +53,8 @@ pub struct Search {
     pub octets: u64,
     /// What is wrong with indexes, by capture file.
     pub notices: Vec<(PathBuf, IndexNotice)>,
+    /// The time was over before all indexes were read: what they name is not searched.
+    pub is_cut: bool,
     octets_read: Arc<AtomicU64>,
     octets_of_indexes: u64,
 }
@@ -72,12 +74,22 @@ impl Search {
     /// # Errors
     /// A file or folder cannot be read. A capture that cannot be opened is reported when it is read.
     pub fn plan(paths: &[PathBuf], query: Query) -> Result<Self, Error> {
+        Self::plan_until(paths, query, &|| false)
+    }
+
+    /// The same, as far as it comes before the time is over. That is looked at before each file, and before each group of
+    /// an index.
+    ///
+    /// # Errors
+    /// As [`Search::plan`].
+    pub fn plan_until(paths: &[PathBuf], query: Query, is_over: &dyn Fn() -> bool) -> Result<Self, Error> {
         let mut search = Self {
             inputs: vec![Vec::new(); paths.len()],
             files: 0,
             indexed_files: 0,
             octets: 0,
             notices: Vec::new(),
+            is_cut: false,
             octets_read: Arc::default(),
             octets_of_indexes: 0,
             query,
@@ -86,11 +98,15 @@ impl Search {
             classifier: Classifier::new(&search.query),
             candidates: Vec::new(),
             pairs: Some(AHashSet::new()),
+            is_over,
         };
         // Another one may have files already.
         let (mut empty, mut has_files) = (None, false);
         for (input, path) in paths.iter().enumerate() {
             let failed = |error| Error::Io { path: path.clone(), error };
+            if search.is_cut(&planner) {
+                break;
+            }
             if path.is_dir() {
                 let files = folder::list(path).map_err(failed)?;
                 if files.is_empty() {
@@ -99,6 +115,9 @@ impl Search {
                 }
                 has_files = true;
                 for file in files {
+                    if search.is_cut(&planner) {
+                        break;
+                    }
                     match search.add_file(input, &file.path, &mut planner) {
                         // The recorder has removed it since.
                         Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
@@ -118,7 +137,13 @@ impl Search {
         Ok(search)
     }
 
-    fn add_file(&mut self, input: usize, path: &Path, planner: &mut Planner) -> Result<(), Error> {
+    /// Whether the time is over.
+    fn is_cut(&mut self, planner: &Planner<'_>) -> bool {
+        self.is_cut = self.is_cut || (planner.is_over)();
+        self.is_cut
+    }
+
+    fn add_file(&mut self, input: usize, path: &Path, planner: &mut Planner<'_>) -> Result<(), Error> {
         let failed = |error| Error::Io { path: path.into(), error };
         // The index first: what it names is in the file by then.
         let found = index_path(path).is_file().then(|| self.read_index(path)).transpose().map_err(failed)?;
@@ -143,6 +168,9 @@ impl Search {
             self.notices.push((path.into(), IndexNotice::ShortFile));
         }
         for group in index.groups {
+            if self.is_cut(planner) {
+                return Ok(());
+            }
             if group.parts.last().is_none_or(|part| part.end > length) {
                 // Behind this one there is nothing that the index knows.
                 end = group.parts.first().map_or(end, |part| part.start).min(length);
@@ -212,7 +240,7 @@ impl Search {
         Ok(has_packets.then_some(start + length - rest.len() as u64))
     }
 
-    fn choose_parts(&mut self, planner: Planner) {
+    fn choose_parts(&mut self, planner: Planner<'_>) {
         for Candidate { input, at, parts, wanted, fragments } in planner.candidates {
             let is_wanted = |key: &FlowKey| planner.pairs.as_ref().is_none_or(|pairs| pairs.contains(key));
             let of_fragments = fragments.iter().filter(|(key, _)| is_wanted(key)).map(|(_, parts)| parts);
@@ -231,6 +259,11 @@ impl Search {
             Box::new(Recording::new(pieces.clone(), self.query.time_ns, open.clone(), self.octets_read.clone()))
         };
         weir_capture::merge(self.inputs.iter().map(recording).collect())
+    }
+
+    /// How many folders and files are searched.
+    pub fn inputs(&self) -> usize {
+        self.inputs.len()
     }
 
     /// Whether an input can be read only once.
@@ -282,14 +315,15 @@ fn is_pipe(path: &Path) -> bool {
     path == Path::new("-") || fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo())
 }
 
-struct Planner {
+struct Planner<'a> {
     classifier: Classifier,
     candidates: Vec<Candidate>,
     /// The pairs of addresses of flows that may be wanted, as far as indexes list all flows.
     pairs: Option<AHashSet<FlowKey>>,
+    is_over: &'a dyn Fn() -> bool,
 }
 
-impl Planner {
+impl Planner<'_> {
     /// Adds a group, unless it has nothing that is wanted. `place` is that of its piece.
     fn add_group(&mut self, group: Group, query: &Query, (input, at): (usize, usize)) -> bool {
         let [from_ns, to_ns] = query.time_ns;

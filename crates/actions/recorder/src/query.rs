@@ -28,6 +28,8 @@ pub struct Query {
     pub(crate) wanted: Wanted,
     /// Time of the first and of the last packet that may be found, ns since 1970 UTC.
     pub(crate) time_ns: [u64; 2],
+    /// Addresses, ports and protocol do not suffice.
+    needs_records: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,12 +64,13 @@ pub(crate) enum Verdict {
 impl Query {
     /// Searches all frames.
     pub fn everything() -> Self {
-        Self { wanted: Wanted::Everything, time_ns: [0, u64::MAX] }
+        Self { wanted: Wanted::Everything, time_ns: [0, u64::MAX], needs_records: false }
     }
 
     /// Searches the flows whose records match.
     pub fn records(expression: Expression) -> Self {
-        Self { wanted: Wanted::Records(expression), ..Self::everything() }
+        let needs_records = !expression.compares_only(&OF_BOTH_SIDES);
+        Self { wanted: Wanted::Records(expression), needs_records, ..Self::everything() }
     }
 
     /// Searches a flow by its Community ID (version 1, seed 0), or by addresses, ports and protocol, as [`FlowText`]
@@ -96,10 +99,7 @@ impl Query {
 
     /// Whether addresses, ports and protocol do not suffice, so that the packets have to be metered.
     pub fn needs_records(&self) -> bool {
-        match &self.wanted {
-            Wanted::Everything | Wanted::Flow(_) => false,
-            Wanted::Records(expression) => !expression.compares_only(&OF_BOTH_SIDES),
-        }
+        self.needs_records
     }
 }
 
@@ -109,7 +109,12 @@ fn of_ends(text: &str) -> Option<Wanted> {
     let name = protocol.as_deref().unwrap_or("tcp");
     let protocol = protocol_number(name).or_else(|| name.parse().ok())?;
     let (Some(source_port), Some(destination_port)) = (source.1, destination.1) else {
-        let expression = format!("proto {protocol} and host {} and host {}", source.0, destination.0);
+        let (one, other) = (source.0, destination.0);
+        // `host` is either side: of a host with itself, both have to be that host, whichever is the initiator.
+        let expression = match one == other {
+            true => format!("proto {protocol} and src_ip = {one} and dst_ip = {one}"),
+            false => format!("proto {protocol} and host {one} and host {other}"),
+        };
         let has_ports = [TCP, UDP, SCTP].contains(&protocol);
         return (!has_ports).then(|| Expression::new(&expression).ok().map(Wanted::Records)).flatten();
     };
@@ -201,6 +206,7 @@ mod tests {
         assert_eq!(Query::flow("1.2.3.4-1.2.3.5/tcp"), Err(InvalidFlow));
         let of_icmp = Query::records(Expression::new("proto 1 and host 1.2.3.4 and host 1.2.3.5").unwrap());
         assert_eq!(Query::flow("1.2.3.4 → 1.2.3.5/icmp"), Ok(of_icmp));
+        assert!(!Query::flow("1.2.3.4-1.2.3.4/icmp").unwrap().needs_records());
         let unbracketed = "2001:470:e5bf:dead:4957:2174:e82c:4887:63943 → 2607:f8b0:400c:c03::1a:25";
         assert_eq!(Query::flow(unbracketed).unwrap(), Query::flow("1:/qFaeAR+gFe1KYjMzVDsMv+wgU4=").unwrap());
     }

@@ -7,6 +7,7 @@
 //! * [`collector`], [`decode`]: nfcapd, and a decoder of IPFIX and NetFlow v9 of its own.
 //! * [`ipfix`]: IPFIX messages, also wrong ones.
 //! * [`kafka`]: a cluster of Kafka, and a decoder of protobuf.
+//! * [`terminal`]: a terminal with a program on it.
 //! * [`tcpdump`]: tcpdump at an interface or a pipe.
 //! * [`viewed`]: a `weir view` that serves the HTTP interface.
 //! * [`mmdb`]: databases in the MaxMind DB format.
@@ -26,6 +27,7 @@ pub mod records;
 pub mod running;
 pub mod served;
 pub mod tcpdump;
+pub mod terminal;
 pub mod viewed;
 
 pub use binary::{

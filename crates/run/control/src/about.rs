@@ -1,5 +1,6 @@
 //! What answers: a probe, or a view of what is stored.
 
+use crate::names::AskNames;
 use crate::packets::AskPackets;
 use crate::stored::FlowSource;
 use serde::Serialize;
@@ -20,6 +21,8 @@ pub struct ViewOf {
     pub transactions: Vec<PathBuf>,
     /// What answers questions for packets.
     pub packets: AskPackets,
+    /// What knows names.
+    pub names: AskNames,
 }
 
 /// What answers.
@@ -47,6 +50,10 @@ pub struct About {
     no_packets: Option<String>,
     /// Why `/explain` lists no segments; null if it does.
     no_segments: Option<String>,
+    /// Whether `/names` knows names.
+    names: bool,
+    /// Whether the request is in a session, which `DELETE /session` ends.
+    session: bool,
 }
 
 fn names(paths: &[PathBuf]) -> Vec<String> {
@@ -75,6 +82,14 @@ impl About {
             to_ns: starts_ns.as_ref().map(|starts| *starts.end()),
             no_packets,
             no_segments,
+            names: false,
+            session: false,
         }
+    }
+
+    /// The same: whether names are known, and whether the request is in a session.
+    #[must_use]
+    pub fn with(self, names: bool, session: bool) -> Self {
+        Self { names, session, ..self }
     }
 }

@@ -116,6 +116,16 @@ impl Access {
         self.sessions.begin()
     }
 
+    /// Whether a request has the cookie of a session.
+    pub(crate) fn has_session(&self, headers: &HeaderMap) -> bool {
+        self.sessions.has(headers)
+    }
+
+    /// Ends the session of a request. Returns the cookie that removes its own.
+    pub(crate) fn end_session(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        self.sessions.end(headers)
+    }
+
     /// Whether a request has the token, or reads in a session that began with it.
     pub(crate) fn has_token(&self, method: &Method, headers: &HeaderMap) -> bool {
         self.token.as_ref().is_some_and(|token| token.is_in(headers)) || self.is_in_session(method, headers)
@@ -140,6 +150,10 @@ impl Access {
         let may_read = || page::is_public(method, uri, headers) || self.is_in_session(method, headers);
         match &self.token {
             Some(token) if token.is_in(headers) => Ok(()),
+            // The page ends its session without the token.
+            Some(_) if is_end_of_session(method, uri) && !is_of_other_site(headers) && self.has_session(headers) => {
+                Ok(())
+            }
             Some(_) if is_change || is_beyond && !may_read() => Err((
                 StatusCode::UNAUTHORIZED,
                 "this request needs the header Authorization: Bearer TOKEN, with the token of --token-file",
@@ -161,6 +175,10 @@ impl Access {
             )),
         }
     }
+}
+
+fn is_end_of_session(method: &Method, uri: &Uri) -> bool {
+    *method == Method::DELETE && uri.path() == "/session"
 }
 
 fn is_reading(method: &Method) -> bool {

@@ -29,6 +29,7 @@ mod in_effect;
 mod intervals;
 mod json;
 mod metrics;
+mod names;
 mod overrides;
 mod packets;
 mod page;
@@ -52,6 +53,7 @@ pub use axum::http::Method;
 pub use doctor::DoctorFindings;
 pub use error::Error;
 pub use in_effect::{InEffect, ListFile, RulesFile, Timeouts};
+pub use names::{AskNames, FindName, NamedItem};
 pub use packets::{
     AskPackets, FindPackets, FoundPackets, ListSegments, PacketError, PacketQuestion, SegmentQuestion, Segments,
     TimeLimit,

@@ -5,19 +5,17 @@
 //! kinds together, and it ends in time with what was found until then.
 
 use crate::parameters::{self, InvalidQuery};
-use crate::stored::{Abandon, QUESTION_TIME, start_thread};
+use crate::stored::{Abandon, QUESTION_TIME, REPLY_TIME, start_thread};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::Semaphore;
 use tokio::time::timeout_at;
 use utoipa::{IntoParams, ToSchema};
 use weir_probe::CpuAffinity;
 
-/// Time beyond that in which a file is opened, or a burst of packets is read.
-const REPLY_TIME: Duration = Duration::from_secs(2);
 /// Segments of an answer, unless a request names another number, and at most.
 const DEFAULT_SEGMENTS: usize = 1000;
 const MAX_SEGMENTS: usize = 10_000;
@@ -64,7 +62,9 @@ pub struct Segments {
     pub segments: u64,
     /// How many of them have no line.
     pub left_out: u64,
-    /// Why not all packets of the connection were read, if that is so.
+    /// Copies of packets in other folders of a recorder, which do not count.
+    pub copies: u64,
+    /// All reasons why not all packets of the connection were read, joined by semicolons; null if they were.
     pub incomplete: Option<String>,
 }
 
@@ -116,7 +116,9 @@ pub struct FoundPackets {
     pub packets: u64,
     /// Their captured octets.
     pub octets: u64,
-    /// Why the file does not have all that there are.
+    /// Copies of packets in other folders of a recorder, which are not in the file.
+    pub copies: u64,
+    /// All reasons why the file does not have all that there are.
     pub incomplete: Option<String>,
 }
 

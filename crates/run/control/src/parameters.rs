@@ -69,6 +69,9 @@ pub enum InvalidQuery {
     At(TimeError),
     #[error("top: use a number from 0 to {0}")]
     Segments(usize),
+    /// Of `/names`.
+    #[error("of: name addresses and ports as in 192.0.2.1,443/tcp, up to {0}")]
+    Named(usize),
     #[error("from: {0}")]
     From(TimeError),
     #[error("to: {0}")]

@@ -59,19 +59,38 @@ impl Sessions {
         open.push_back((id, now + SESSION_TIME));
     }
 
+    /// Ends those whose cookie a request has. Returns the cookie that removes it; `None` if it has none.
+    pub fn end(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let ids = self.ids(headers);
+        let mut open = self.open.lock();
+        let before = open.len();
+        open.retain(|(of_open, _)| !ids.iter().any(|id| bool::from(of_open.as_bytes().ct_eq(id.as_bytes()))));
+        if open.len() == before {
+            return None;
+        }
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        let cookie = format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict{secure}", self.name);
+        Some(cookie.parse().expect("it has visible characters only"))
+    }
+
+    /// The identifiers of a request.
+    fn ids<'a>(&self, headers: &'a HeaderMap) -> Vec<&'a str> {
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let cookies = cookies.flat_map(|value| value.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
+        cookies.filter(|(name, _)| *name == self.name).take(MAX_SESSIONS).map(|(_, id)| id).collect()
+    }
+
     /// Whether a request has the cookie of one.
     pub fn has(&self, headers: &HeaderMap) -> bool {
         self.has_at(headers, Instant::now())
     }
 
     fn has_at(&self, headers: &HeaderMap, now: Instant) -> bool {
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let cookies = cookies.flat_map(|value| value.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
         let open = self.open.lock();
         let is_open = |id: &str| {
             open.iter().any(|(of_open, end)| *end > now && bool::from(of_open.as_bytes().ct_eq(id.as_bytes())))
         };
-        cookies.filter(|(name, _)| *name == self.name).take(MAX_SESSIONS).any(|(_, id)| is_open(id))
+        self.ids(headers).into_iter().any(is_open)
     }
 }
 
@@ -95,6 +114,10 @@ mod tests {
         for wrong in ["", "weir-9477", "weir-9477=", "weir-9477=0", &format!("weir-9478={id}"), &cookie[..70]] {
             assert!(!sessions.has(&headers(wrong)), "{wrong}");
         }
+        let ended = sessions.end(&headers(&second)).unwrap();
+        assert_eq!(ended, "weir-9477=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict");
+        assert!(!sessions.has(&headers(&second)) && sessions.end(&headers(&second)).is_none());
+        assert!(sessions.has(&headers(cookie)), "the others go on");
         assert!(!sessions.has(&HeaderMap::new()) && !Sessions::new(9477, false).has(&headers(cookie)));
         assert!(Sessions::new(1, true).begin().to_str().unwrap().ends_with("; Secure"));
     }

@@ -24,8 +24,8 @@ use weir_query::{Expression, Order, RecordOrder, ViewSettings};
 
 /// Time after which the answer has what was read.
 pub(crate) const QUESTION_TIME: Duration = Duration::from_secs(10);
-/// Time beyond that in which files are opened, or a batch of flows is read.
-const REPLY_TIME: Duration = Duration::from_secs(2);
+/// Time beyond that in which files are opened, or a batch of flows or a burst of packets is read.
+pub(crate) const REPLY_TIME: Duration = Duration::from_secs(2);
 /// From when a probe reads flows, unless a request says it. A view reads all.
 const FROM_OF_PROBE: &str = "-1h";
 /// Flows that are passed over and shown.

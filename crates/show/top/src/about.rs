@@ -46,7 +46,7 @@ impl About {
 
     /// When the stored flows began: the first and the last one.
     pub fn period(&self) -> String {
-        let period = |(from_ns, to_ns)| Zone::UTC.period(from_ns, to_ns);
+        let period = |(from_ns, to_ns)| Zone::current().period(from_ns, to_ns);
         self.range.map_or_else(|| "no flows".into(), period)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::columns;
 use crate::list::List;
+use crate::names;
 use crate::question::Topic;
 use crate::row::Row;
 use serde_json::{Map, Value};
@@ -39,6 +40,8 @@ pub struct Rows {
     pub is_complete: bool,
     /// What is wrong with files.
     pub problems: Vec<String>,
+    /// Why names are missing.
+    pub no_names: Option<String>,
 }
 
 impl Rows {
@@ -47,8 +50,10 @@ impl Rows {
         let rows = ["groups", "flows"].into_iter().find_map(|key| body[key].as_array());
         let objects = rows.into_iter().flatten().filter_map(Value::as_object);
         let row = |values: &Map<String, Value>| {
-            let mut row = Row { values: values.clone(), key: String::new(), bits_per_second: None, has_ended };
+            let (values, empty) = (values.clone(), String::new);
+            let mut row = Row { values, key: empty(), name: empty(), bits_per_second: None, has_ended };
             row.key = columns::key(list, &row);
+            row.name = names::of_row(list, &row, &body["names"]);
             row
         };
         let number = |key: &str| body[key].as_u64();
@@ -59,6 +64,7 @@ impl Rows {
             searched: number("searched").or(number("read")).unwrap_or_default(),
             is_complete: body["complete"].as_bool().unwrap_or(true),
             problems: problems.map(printable).collect(),
+            no_names: body["no_names"].as_str().map(printable),
         }
     }
 }

@@ -90,6 +90,21 @@ pub fn columns(list: List, has_rates: bool) -> Vec<Column> {
     columns
 }
 
+/// The same with names behind what the rows are about.
+pub fn with_names(mut columns: Vec<Column>) -> Vec<Column> {
+    let key = columns.iter().position(|column| column.kind == Kind::Key).unwrap_or_default();
+    columns.insert(key + 1, text("names", 2, |row| row.name.clone()));
+    columns
+}
+
+/// The heading as it is shown: times are in the zone of the user.
+pub fn heading(column: &Column) -> String {
+    match column.kind {
+        Kind::Time if Zone::current().name() != "UTC" => column.heading.replace("UTC", "local"),
+        _ => column.heading.into(),
+    }
+}
+
 /// The names by which a list can be sorted.
 pub fn sort_names(list: List, has_rates: bool) -> Vec<&'static str> {
     columns(list, has_rates).iter().map(|column| column.sort).filter(|sort| !sort.is_empty()).collect()

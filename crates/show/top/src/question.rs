@@ -26,6 +26,8 @@ pub struct Question {
     pub topic: Topic,
     /// The path of the request, with its parameters.
     pub path: String,
+    /// Whether the names of its rows are to be asked for, too.
+    pub names: bool,
 }
 
 /// What the screen wants to know.

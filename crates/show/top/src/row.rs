@@ -10,6 +10,8 @@ pub struct Row {
     pub values: Map<String, Value>,
     /// What distinguishes it from other rows.
     pub key: String,
+    /// The names of its ends, if they are known.
+    pub name: String,
     /// Its rate since the last answer.
     pub bits_per_second: Option<u64>,
     /// A flow that has ended.

@@ -1,6 +1,6 @@
 //! The screen: the figures on top, the list, and the keys at the bottom.
 
-use crate::columns;
+use crate::columns::{self, Column};
 use crate::line::{HEADING, LOSS, Line, PLAIN, SELECTED, cut, width};
 use crate::list::List;
 use crate::row::Row;
@@ -78,14 +78,14 @@ impl State {
 
     /// Title and figures.
     pub(crate) fn head(&self, columns: usize) -> Vec<Line> {
-        let time = Zone::UTC.date_and_second(self.clock_ns).1;
+        let time = Zone::current().date_and_second(self.clock_ns).1;
         let every = if self.is_live() { format!("every {}", self.interval()) } else { "stored flows".into() };
         let parts = [
             ("weir top".to_owned(), HEADING),
             (if self.is_paused { "PAUSED".into() } else { String::new() }, LOSS),
             (if self.is_old() { "OLD".into() } else { String::new() }, LOSS),
             (cut(&printable(&self.settings.target), columns.saturating_sub(20)), PLAIN),
-            (if self.clock_ns > 0 { format!("{time} UTC") } else { String::new() }, PLAIN),
+            (if self.clock_ns > 0 { format!("{time} {}", Zone::current().name()) } else { String::new() }, PLAIN),
             (every, PLAIN),
         ];
         let figures = if self.is_live() {
@@ -132,10 +132,19 @@ impl State {
     /// Headings, and a line for each row.
     pub(crate) fn rows(&self, rows: &[Row], columns: usize) -> (Line, Vec<Line>) {
         let listing = self.listing();
-        let table =
-            table(&columns::columns(listing.list, self.is_live()), rows, &listing.sort, self.has_dates(), columns);
+        let table = table(&self.columns(), rows, &listing.sort, self.has_dates(), columns);
         let lines = table.rows.into_iter().map(|row| Line::new(row, PLAIN)).collect();
         (Line::new(table.head, HEADING), lines)
+    }
+
+    /// The columns of the list.
+    fn columns(&self) -> Vec<Column> {
+        let columns = columns::columns(self.listing().list, self.is_live());
+        if self.settings.names && self.listing().list != List::Applications {
+            columns::with_names(columns)
+        } else {
+            columns
+        }
     }
 
     fn lists(&self, columns: usize) -> Line {
@@ -232,8 +241,10 @@ impl State {
             return Line::default();
         }
         let listing = self.listing();
-        let all = columns::columns(listing.list, self.is_live());
-        let left_out = table(&all, &listing.rows, &listing.sort, self.has_dates(), columns).left_out;
+        if let Some(why) = &listing.no_names {
+            return loss(&format!("no names: {why}"));
+        }
+        let left_out = table(&self.columns(), &listing.rows, &listing.sort, self.has_dates(), columns).left_out;
         if left_out.is_empty() {
             return Line::default();
         }

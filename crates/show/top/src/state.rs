@@ -39,6 +39,8 @@ pub struct Settings {
     pub top: usize,
     /// Time between questions, ns.
     pub interval_ns: u64,
+    /// Whether names are shown.
+    pub names: bool,
 }
 
 /// A list of rows, and the row that is selected.
@@ -53,6 +55,8 @@ pub struct Listing {
     pub searched: u64,
     pub is_complete: bool,
     pub problems: Vec<String>,
+    /// Why names are missing.
+    pub no_names: Option<String>,
     pub is_answered: bool,
     pub selected: usize,
     /// Rows above the screen.
@@ -128,6 +132,7 @@ impl Listing {
             searched: 0,
             is_complete: true,
             problems: Vec::new(),
+            no_names: None,
             is_answered: false,
             selected: 0,
             first: 0,
@@ -142,7 +147,7 @@ impl Listing {
     fn take(&mut self, answer: Rows, time_ns: u64, top: usize) {
         self.is_answered = true;
         (self.matching, self.searched) = (answer.matching, answer.searched);
-        (self.is_complete, self.problems) = (answer.is_complete, answer.problems);
+        (self.is_complete, self.problems, self.no_names) = (answer.is_complete, answer.problems, answer.no_names);
         let before = std::mem::replace(&mut self.current, answer.rows);
         if self.searched > 0 {
             self.before_none.clear();
@@ -301,7 +306,10 @@ impl State {
     /// What the screen wants to know.
     pub fn questions(&self) -> Questions {
         let mut all = Vec::new();
-        let mut ask = |topic, path| all.push(Question { topic, path });
+        let mut ask = |topic, path| {
+            let names = self.settings.names && matches!(topic, Topic::Rows | Topic::Ended);
+            all.push(Question { topic, path, names });
+        };
         if self.is_live() {
             ask(Topic::Status, "/status".into());
         }

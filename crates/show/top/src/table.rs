@@ -3,6 +3,7 @@
 use crate::columns::{self, Column, Kind};
 use crate::line::{cut, padded, width as width_of};
 use crate::row::Row;
+use weir_text::zone::Zone;
 
 /// Fewest columns of a text that is cut.
 const MIN_TEXT: usize = 15;
@@ -16,7 +17,7 @@ pub struct Table {
     /// A line for each row.
     pub rows: Vec<String>,
     /// Headings of the columns that do not fit.
-    pub left_out: Vec<&'static str>,
+    pub left_out: Vec<String>,
 }
 
 struct Cells<'a> {
@@ -54,7 +55,7 @@ pub fn table(columns: &[Column], rows: &[Row], sort: &str, has_dates: bool, widt
     Table {
         head: line(&|cells| cells.heading.clone()),
         rows: (0..rows.len()).map(|row| line(&|cells| cells.cells[row].clone())).collect(),
-        left_out: all.iter().filter(|cells| !cells.is_shown).map(|cells| cells.column.heading).collect(),
+        left_out: all.iter().filter(|cells| !cells.is_shown).map(|cells| columns::heading(cells.column)).collect(),
     }
 }
 
@@ -69,7 +70,7 @@ fn cells<'a>(column: &'a Column, rows: &[Row], sort: &str, has_dates: bool, widt
         }
         _ => "",
     };
-    let heading = format!("{}{mark}", column.heading);
+    let heading = format!("{}{mark}", columns::heading(column));
     let cell = |row: &Row| match column.kind {
         Kind::Time => time(&(column.cell)(row), has_dates),
         _ => (column.cell)(row),
@@ -109,8 +110,14 @@ fn aligned(cells: &Cells, text: &str) -> String {
     }
 }
 
-/// A time in RFC 3339 as date, if it is wanted, and time of day to the millisecond.
+/// A time in RFC 3339 as date, if it is wanted, and time of day to the millisecond, in the zone of the user.
 fn time(text: &str, has_date: bool) -> String {
+    if Zone::current().name() != "UTC"
+        && let Ok(ns) = Zone::UTC.parse(text)
+    {
+        let (date, time) = Zone::current().date_and_time(ns);
+        return if has_date { format!("{date} {time}") } else { time };
+    }
     match (text.get(..10), text.get(11..23)) {
         (Some(date), Some(time)) if has_date => format!("{date} {time}"),
         (_, Some(time)) => time.into(),

@@ -160,6 +160,7 @@ impl Command {
             Self::View(view) => view.zone.local_time,
             Self::Tcp(tcp) => tcp.zone.local_time,
             Self::Packets(packets) => packets.zone.local_time,
+            Self::Top(top) => top.local_time,
             _ => false,
         }
     }

@@ -149,6 +149,11 @@ pub struct ProbeOptions {
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = parse_packet_octets, help_heading = CONTROL)]
     pub listen_packets: usize,
 
+    /// With --listen: show names of hosts on the page and by GET /names, from answers of DNS in the traffic (which their
+    /// sender can forge) and from /etc/hosts, and the usual services of ports. No name server is asked
+    #[arg(long, requires = "listen", conflicts_with = "anonymise", help_heading = CONTROL)]
+    pub names: bool,
+
     /// Permit changes over HTTP to clients with the token in this file, which its owner alone may read. At least 16
     /// characters in one line
     #[arg(long, value_name = "FILE", requires = "listen", help_heading = CONTROL)]

@@ -47,6 +47,14 @@ pub struct Top {
     #[arg(long = "interval", value_name = "TIME", default_value = "1s", value_parser = parse_interval, help_heading = OUTPUT)]
     pub interval_ns: u64,
 
+    /// Show names of hosts and services beside addresses and ports: of a probe or weir view that was started with --names
+    #[arg(long, help_heading = OUTPUT)]
+    pub names: bool,
+
+    /// Show times in local time (the variable TZ, or the zone of this machine). Times in --where are UTC [default: UTC]
+    #[arg(long, help_heading = OUTPUT)]
+    pub local_time: bool,
+
     /// Print one screen as text and end; of a probe the rates are those of one interval. The width is that of the
     /// terminal or of the variable COLUMNS, else 80
     #[arg(long, help_heading = OUTPUT)]

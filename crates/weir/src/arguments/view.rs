@@ -38,6 +38,11 @@ pub struct View {
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = parse_packet_octets, help_heading = CONTROL)]
     pub listen_packets: usize,
 
+    /// Show names of hosts, from answers of DNS in the flows as they are now (which their sender can forge) and from
+    /// /etc/hosts, and the usual services of ports. No name server is asked
+    #[arg(long, help_heading = OUTPUT)]
+    pub names: bool,
+
     /// Only show flows that match this expression (weir help expressions)
     #[arg(long = "where", value_name = "EXPRESSION", value_parser = parse_expression, help_heading = INPUT)]
     pub records: Option<Expression>,

@@ -7,6 +7,7 @@ use crate::arguments::ProbeOptions;
 use crate::doctor;
 use crate::error::Error;
 use crate::flow_packets::{self, PacketPlaces, SegmentPlaces, SegmentSource};
+use crate::names::SharedNames;
 use crate::stored;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,17 +22,27 @@ use weir_tcp_report::PacketSelection;
 /// Nice value of its thread, above that of export threads: answers may wait, records should not.
 const NICE: i32 = 10;
 
+/// What listens, and what it needs to know before privileges are dropped.
+pub struct Bound {
+    pub server: Server,
+    /// What is wrong with the machine.
+    pub doctor: DoctorFindings,
+    /// With `--names`, those of this machine.
+    pub names: Option<SharedNames>,
+}
+
 /// Reads the files of token and TLS, and listens; finds what is wrong with the machine. To be called with the privileges
 /// of the start, before packets wait in sources, and while programs may be started.
 ///
 /// # Errors
 /// A file cannot be used, the address needs more of them, or the port is taken.
-pub fn bind(probe: &ProbeOptions) -> Result<Option<(Server, DoctorFindings)>, Error> {
+pub fn bind(probe: &ProbeOptions) -> Result<Option<Bound>, Error> {
     let Some(address) = probe.listen else { return Ok(None) };
     let server = Server::bind(address, access(probe, address)?, &probe.timing())?;
     // Questions to a store (`/stored`) leave enough descriptors for all else.
     stored::raise_limit_of_files();
-    Ok(Some((server, doctor::findings_of(&probe.inputs))))
+    let names = probe.names.then(SharedNames::load);
+    Ok(Some(Bound { server, doctor: doctor::findings_of(&probe.inputs), names }))
 }
 
 /// Checks the same, except that the port is free: a probe with this configuration may be running.
@@ -92,8 +103,14 @@ pub fn packets(probe: &ProbeOptions, actions: Option<&Actions>) -> AskPackets {
     }
     let source = SegmentSource::Recorded(paths.clone());
     let selection = PacketSelection { filter: None, times_ns: None, decode: DecodeOptions { decapsulate: false } };
-    let places =
-        PacketPlaces { paths, missing: None, most_octets: probe.listen_packets, filter: None, times_ns: 0..=u64::MAX };
+    let places = PacketPlaces {
+        paths,
+        missing: None,
+        most_octets: probe.listen_packets,
+        are_recorded: true,
+        filter: None,
+        times_ns: 0..=u64::MAX,
+    };
     flow_packets::ask(Ok(places), Ok(SegmentPlaces { source, selection }))
 }
 

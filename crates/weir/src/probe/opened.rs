@@ -2,7 +2,7 @@
 //! needs to meter. Only `--autotune` has read packets so far.
 
 use super::configured::Configured;
-use super::control;
+use super::control::{self, Bound};
 use super::reload::Effective;
 use super::service::Watchdog;
 use super::start::{self, OpenGroups};
@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tracing::info;
 use weir_capture::PacketFilter;
-use weir_control::{DoctorFindings, Server};
 use weir_export::FileMode;
 use weir_probe::{Overrides, Settings};
 
@@ -37,9 +36,8 @@ pub struct Opened {
     pub enricher: Option<Enricher>,
     pub actions: Option<Actions>,
     pub overrides: Option<Overrides>,
-    pub server: Option<Server>,
-    /// What is wrong with the machine, for the HTTP interface.
-    pub doctor: DoctorFindings,
+    /// The HTTP interface.
+    pub bound: Option<Bound>,
     pub effective: Effective,
     pub stop_signal: StopSignal,
     pub signals: Signals,
@@ -89,10 +87,10 @@ impl Opened {
             Some(_) => autotune::tune(&options, &settings, &stop)?,
             None => options,
         };
-        let (server, doctor) = control::bind(&options)?.unzip();
+        let bound = control::bind(&options)?;
         let mut groups = start::open_worker_groups(&options, &stop)?;
         let mut actions = options.rules.as_deref().map(Actions::load).transpose()?;
-        let overrides = actions.as_mut().filter(|_| server.is_some()).map(Actions::permit_overrides);
+        let overrides = actions.as_mut().filter(|_| bound.is_some()).map(Actions::permit_overrides);
         if let (Some(actions), Some(enricher)) = (&actions, &enricher) {
             missing_options::check_tags(&actions.rules, &options.metering, &enricher.current())?;
         }
@@ -109,9 +107,8 @@ impl Opened {
         privileges::drop_to(&options.user)?;
         groups.placement.log();
         let signals = Signals { stop, second_stop: Arc::default(), reload, totals };
-        effective.sandbox = (!options.hardening.no_sandbox).then(|| {
-            Arc::new(enter_sandbox(&options, &outputs, actions.as_ref(), enricher.as_ref(), server.is_some()))
-        });
+        effective.sandbox = (!options.hardening.no_sandbox)
+            .then(|| Arc::new(enter_sandbox(&options, &outputs, actions.as_ref(), enricher.as_ref(), bound.is_some())));
         enricher.iter().for_each(Enricher::check_readable);
         Ok(Self {
             options,
@@ -122,8 +119,7 @@ impl Opened {
             enricher,
             actions,
             overrides,
-            server,
-            doctor: doctor.unwrap_or_default(),
+            bound,
             effective,
             stop_signal,
             signals,

@@ -1,7 +1,7 @@
 //! The third state of a probe: its threads meter. The main thread observes them, and does what signals
 //! and the HTTP interface request.
 
-use super::control::{self, Requests};
+use super::control::{self, Bound, Requests};
 use super::monitor::Monitor;
 use super::opened::{Opened, Signals};
 use super::reload::{Current, Reloader};
@@ -13,13 +13,14 @@ use crate::console::stderr;
 use crate::enrichment::Enricher;
 use crate::error::Error;
 use crate::memory::MemoryLock;
+use crate::names::SharedNames;
 use crate::outputs::{OpenOutputs, Outputs};
 use crate::{stored_answers, summary};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tracing::info;
-use weir_control::{Control, ProbeParts, RecentFlows, Report, Server};
+use weir_control::{Control, ProbeParts, RecentFlows, Report};
 use weir_ledger::Timing;
 use weir_probe::Settings;
 
@@ -49,12 +50,16 @@ impl Running {
     /// # Errors
     /// The system provides too little memory, or cannot start a thread.
     pub fn start(opened: Opened) -> Result<Self, Error> {
-        let Opened { options, outputs, mut open, groups, enricher, actions, server, mut effective, .. } = opened;
+        let Opened { options, outputs, mut open, groups, enricher, actions, bound, mut effective, .. } = opened;
         let record_enricher = enricher.as_ref().map(Enricher::record_enricher);
         let recent = control::recent(&options);
+        let names = bound.as_ref().and_then(|bound| bound.names.clone());
         let keeping = |recent| control::keeping(recent, record_enricher.clone(), outputs.anonymiser.as_ref());
         let settings = Settings {
-            observer: Some(summary::observer(&open.summary)),
+            observer: Some(match names.clone() {
+                Some(names) => names.before(summary::observer(&open.summary)),
+                None => summary::observer(&open.summary),
+            }),
             interface_names: enricher.as_ref().and_then(Enricher::interface_names),
             enricher: recent.clone().map(keeping).or_else(|| record_enricher.clone()),
             transaction_enricher: record_enricher.clone(),
@@ -62,7 +67,6 @@ impl Running {
         };
         let shown = anonymisation::enricher(record_enricher, outputs.anonymiser.as_ref());
         let packets = control::packets(&options, actions.as_ref());
-        let doctor = opened.doctor;
         let control_affinity = control::affinity(&groups.placement.export);
         let monitor = Monitor::new(&options);
         let (enricher_of, actions_of) = (enricher.as_ref(), actions.as_ref());
@@ -90,16 +94,17 @@ impl Running {
             open,
         };
         let locked = opened.memory_lock.map_or(Ok(()), MemoryLock::lock);
-        let serve = |server: Server| {
+        let serve = |Bound { server, doctor, .. }: Bound| {
             let recent = running.recent.clone();
-            let parts = ProbeParts { enricher: shown, overrides: opened.overrides, recent, packets, doctor };
+            let names = names.as_ref().map(SharedNames::ask).unwrap_or_default();
+            let parts = ProbeParts { enricher: shown, overrides: opened.overrides, recent, packets, names, doctor };
             let control = server.start(running.report(), control_affinity, parts, stored_answers::ask_store());
             let control = control.map_err(Error::Thread)?;
             running.probe.watch("weir-control", control.heartbeat());
             running.control = Some(control);
             Ok(())
         };
-        match locked.and_then(|()| server.map_or(Ok(()), serve)) {
+        match locked.and_then(|()| bound.map_or(Ok(()), serve)) {
             Ok(()) => Ok(running),
             Err(error) => {
                 running.probe.finish();

@@ -37,15 +37,17 @@ struct Log {
 
 impl Child {
     /// `weir probe` on a source.
-    pub fn probe(source: &str, stop: &Arc<AtomicBool>, timing: Timing) -> Result<(ProbeUrl, Self), Error> {
+    pub fn probe(source: &str, names: bool, stop: &Arc<AtomicBool>, timing: Timing) -> Result<(ProbeUrl, Self), Error> {
         let options = ["probe", "-i", source, "--listen", "127.0.0.1:0", "-q", "--log-level", "info"];
+        let options = [&options[..], names_option(names)].concat();
         Self::start("weir probe", &options, stop, timing)
     }
 
     /// `weir view` of a store or of a capture.
-    pub fn view(path: &str, stop: &Arc<AtomicBool>, timing: Timing) -> Result<(ProbeUrl, Self), Error> {
+    pub fn view(path: &str, names: bool, stop: &Arc<AtomicBool>, timing: Timing) -> Result<(ProbeUrl, Self), Error> {
         // A path that begins with a hyphen is no option.
-        Self::start("weir view", &["view", "--listen", "127.0.0.1:0", "--", path], stop, timing)
+        let options = [&["view", "--listen", "127.0.0.1:0"], names_option(names), &["--", path]].concat();
+        Self::start("weir view", &options, stop, timing)
     }
 
     /// Starts it, and waits until it serves.
@@ -117,6 +119,10 @@ impl Child {
             None => log.note.clone(),
         }
     }
+}
+
+fn names_option(names: bool) -> &'static [&'static str] {
+    if names { &["--names"] } else { &[] }
 }
 
 fn ended(what: &str, status: ExitStatus) -> String {

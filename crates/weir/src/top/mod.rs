@@ -68,8 +68,8 @@ pub fn run(arguments: &Top) -> Result<RunStatus, Error> {
     let stop = signals::stop_flag()?;
     let (url, mut child) = match target {
         Target::Url(url) => (url, None),
-        Target::Source(source) => started(Child::probe(&source, &stop, timing)?),
-        Target::Stored(path) => started(Child::view(&path, &stop, timing)?),
+        Target::Source(source) => started(Child::probe(&source, arguments.names, &stop, timing)?),
+        Target::Stored(path) => started(Child::view(&path, arguments.names, &stop, timing)?),
     };
     if url.is_https() != arguments.ca.is_some() {
         return Err(TopError::Certificates.into());
@@ -141,6 +141,7 @@ fn settings(arguments: &Top) -> Settings {
         filter: arguments.filter.clone().unwrap_or_default(),
         top: arguments.top.unwrap_or(ROWS[usize::from(arguments.once)]),
         interval_ns: arguments.interval_ns,
+        names: arguments.names,
     }
 }
 
@@ -185,7 +186,7 @@ fn ask(state: &mut State, remote: &mut RemoteProbe, started: Instant, stop: &Ato
     let questions = state.questions();
     let mut is_answered = true;
     for question in questions.all {
-        let result = questions::ask(remote, &question.path, stop);
+        let result = questions::ask(remote, &question, stop);
         let is_busy = matches!(result, Ok((429 | 503, _)));
         is_answered &= !is_busy || question.topic != Topic::Rows;
         let time_ns = started.elapsed().as_nanos() as u64;

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_control::{Method, RemoteProbe};
-use weir_top::{Questions, Reply};
+use weir_top::{Question, Questions, Reply, add_names, names_paths};
 
 /// Asks what is wanted, again and again.
 pub struct Asking {
@@ -65,8 +65,25 @@ impl Asking {
     }
 }
 
-/// Status and JSON, or why there is no answer.
-pub fn ask(remote: &mut RemoteProbe, path: &str, stop: &AtomicBool) -> Result<(u16, Value), String> {
+/// Status and JSON, or why there is no answer. Rows get the names that the question wants.
+pub fn ask(remote: &mut RemoteProbe, question: &Question, stop: &AtomicBool) -> Result<(u16, Value), String> {
+    let (status, mut body) = answer(remote, &question.path, stop)?;
+    let paths = if question.names && status == 200 { names_paths(&body) } else { Vec::new() };
+    for path in paths {
+        let names = match answer(remote, &path, stop)? {
+            (200, names) => Ok(names),
+            (status, names) => Err(names["error"].as_str().map_or_else(|| format!("status {status}"), str::to_owned)),
+        };
+        let is_last = names.is_err();
+        add_names(&mut body, names);
+        if is_last {
+            break;
+        }
+    }
+    Ok((status, body))
+}
+
+fn answer(remote: &mut RemoteProbe, path: &str, stop: &AtomicBool) -> Result<(u16, Value), String> {
     match remote.request(Method::GET, path, "", stop) {
         Ok(answer) => Ok((answer.status.as_u16(), answer.body)),
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err("it does not answer; is it stopped?".into()),
@@ -82,7 +99,7 @@ impl Shared {
             last = Some((questions.generation, Instant::now()));
             for question in questions.all {
                 self.unanswered.lock().get_or_insert_with(Instant::now);
-                let result = ask(&mut remote, &question.path, &self.stop);
+                let result = ask(&mut remote, &question, &self.stop);
                 if result.is_ok() {
                     *self.unanswered.lock() = None;
                 }

@@ -589,3 +589,33 @@ fn fill_disk(folder: &Path) {
         assert_eq!(frames_of(&file).errors, Vec::<String>::new(), "{file:?}");
     }
 }
+
+#[test]
+fn a_search_whose_time_is_over_has_what_was_planned_until_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorded = folder.path().join("packets");
+    record(&Frames::synth("apps,flows=300,packets=20k,seed=3"), &recorded, "size=1MiB&total=1GiB");
+    let (number, query) = (files(&recorded).len(), Query::everything());
+    let all = Search::plan(std::slice::from_ref(&recorded), query.clone()).unwrap();
+    assert!(!all.is_cut && all.files == number && number > 2);
+    // The time is over at this look at it: before the folder, a file, or a group of its index.
+    let looks = std::cell::Cell::new(0);
+    let mut least_octets = 0;
+    for end in 0.. {
+        looks.set(0);
+        let is_over = || looks.replace(looks.get() + 1) >= end;
+        let cut = Search::plan_until(std::slice::from_ref(&recorded), query.clone(), &is_over).unwrap();
+        let mut source = cut.source(&opener());
+        let mut octets = 0;
+        while let Some(burst) = source.burst().unwrap() {
+            octets += burst.iter().map(|frame| frame.bytes.len()).sum::<usize>();
+        }
+        assert!(octets >= least_octets, "{end}");
+        least_octets = octets;
+        if !cut.is_cut {
+            assert!(end > number as u64 && octets > 0);
+            break;
+        }
+        assert!(end > 0 || octets == 0);
+    }
+}

@@ -29,6 +29,7 @@ fn state(list: List, about: &Value) -> State {
         filter: String::new(),
         top: 200,
         interval_ns: 1_000_000_000,
+        names: false,
     };
     State::new(settings, About::new(about))
 }

@@ -208,7 +208,7 @@ fn every_path_of_the_document_answers_as_it_says_and_no_other_path_does() {
     let document = served.get("/openapi.json").json();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{document}");
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 20);
+    assert_eq!(paths.len(), 21);
     for (path, methods) in paths {
         for method in ["get", "put", "post", "delete", "patch", "options"] {
             let answer = served.request(&method.to_uppercase(), path, "Content-Length: 0\r\n");

@@ -1,5 +1,6 @@
 mod http;
 mod limits;
+mod names;
 mod openapi;
 mod packets;
 mod page;

@@ -146,6 +146,11 @@ fn requests_that_are_made_from_the_document_are_answered_as_it_says() {
     for token in ["", &with_token] {
         answers.extend(ask(&|octets| probe.served.raw(octets), probe.served.address, &document, token));
     }
+    // Only a request that has the cookie of a session ends it.
+    let begun = probe.served.request("POST", "/session", &with_token);
+    let cookie = begun.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    let cookie = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
+    answers.push(("delete".into(), "/session".into(), probe.served.request("DELETE", "/session", &cookie)));
     probe.served.probe.stop(0);
     let (folder, token) = token_file(TOKEN, 0o600);
     testbed::permit_all_users(folder.path());
@@ -157,7 +162,7 @@ fn requests_that_are_made_from_the_document_are_answered_as_it_says() {
         served.probe.stop(0);
     }
     let capture = testbed::captures().join("web.pcap");
-    let view = Viewed::start(&[capture.to_str().unwrap(), "--token-file", token.to_str().unwrap()]);
+    let view = Viewed::start(&[capture.to_str().unwrap(), "--names", "--token-file", token.to_str().unwrap()]);
     answers.extend(ask(&|octets| view.raw(octets), view.address, &document, &with_token));
     let mut seen: BTreeMap<(String, String), BTreeSet<u16>> = BTreeMap::new();
     let mut told = Vec::new();

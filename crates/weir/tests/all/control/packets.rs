@@ -7,7 +7,7 @@ use testbed::namespace::until;
 use testbed::running::send_requests;
 use testbed::served::{Answer, Overridden, Served};
 use testbed::viewed::{Starting, Viewed};
-use testbed::{arguments, assert_usage_errors, captures, number, permit_all_users, success, weir};
+use testbed::{Pcap, arguments, assert_usage_errors, captures, ipv4, number, permit_all_users, success, tcp, weir};
 
 const SIGTERM: i32 = 15;
 const FLOW: &str = "192.0.2.1:38702-192.0.2.2:80";
@@ -193,6 +193,71 @@ fn a_probe_finds_packets_in_the_folder_of_its_recorder() {
     assert_eq!(probe.served.get("/about").json()["no_packets"], Value::Null);
     let Answer { status, body, .. } = probe.served.get("/explain?flow=10.1.0.1:53-10.0.0.7:1031");
     assert!(status == 404 && body.contains("no segment"), "{status} {body}");
+}
+
+#[test]
+fn a_packet_that_two_recorders_have_is_there_once() {
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let [one, other] = ["one", "other"].map(|name| folder.path().join(name).display().to_string());
+    let rules = format!("[egress.other]\noutputs = ['folder:{other}']\n[recorder]\noutputs = ['folder:{one}']\n");
+    let Some(mut probe) = Overridden::start_with(&rules, &[]) else { return };
+    probe.send(&[7]);
+    // Of a segment that is there twice, one is a retransmission.
+    let segment = tcp(([10, 0, 0, 7], 1031), ([10, 1, 0, 1], 80), 0x18, 10);
+    (0..2).for_each(|_| probe.served.sender.send(&segment));
+    until("the segments are counted", || probe.received() == 4);
+    let mut answer = probe.served.get("/health");
+    until("both recorders have written the packets", || {
+        answer = probe.served.get("/packets?flow=10.1.0.1:53-10.0.0.7:1031/udp");
+        answer.head.contains("weir-packets: 2\r\n") && answer.head.contains("weir-copies: 2\r\n")
+    });
+    assert!(answer.body.contains("copies in other folders left out: 2"), "{}", answer.body);
+    let mut body = Value::Null;
+    until("both recorders have written the segments", || {
+        body = probe.served.get("/explain?flow=10.0.0.7:1031-10.1.0.1:80/tcp").json();
+        body["copies"] == 2
+    });
+    assert_eq!((number(&body["segments"]), &body["incomplete"]), (2, &Value::Null), "{body}");
+}
+
+#[test]
+fn all_reasons_why_an_answer_is_incomplete_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let octets = fs::read(web()).unwrap();
+    // Two captures that end within a packet, and too little room for what is left.
+    let cut = [1, 2].map(|number| {
+        let path = folder.path().join(format!("cut{number}.pcap"));
+        fs::write(&path, &octets[..octets.len() - number]).unwrap();
+        path.to_str().unwrap().to_owned()
+    });
+    let view = Viewed::start(&[&web(), "--packets", &cut[0], "--packets", &cut[1]]);
+    let (head, _) = capture(&view, &format!("flow={FLOW}"));
+    let why = head.lines().find_map(|line| line.strip_prefix("weir-incomplete: ")).unwrap();
+    assert!(why.contains("cut1.pcap") && why.contains("cut2.pcap") && why.contains("; "), "{why}");
+    let body = view.get(&format!("/explain?flow={FLOW}")).json();
+    let why = body["incomplete"].as_str().unwrap();
+    assert!(why.contains("cut1.pcap") && why.contains("cut2.pcap"), "{why}");
+    // Both have the same packets.
+    assert!(number(&body["copies"]) > 10, "{body}");
+}
+
+#[test]
+fn messages_of_a_host_with_itself_are_those_of_both_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let [here, there] = [[10, 0, 0, 1], [10, 0, 0, 2]];
+    let echo = [8, 0, 0, 0, 0, 1, 0, 1];
+    let frames_of = [(here, here), (here, there), (there, here), (there, there)];
+    let frames_of = frames_of.map(|(source, destination)| ipv4(1, source, destination, &echo));
+    let path = Pcap::of(&frames_of).save(folder.path(), "icmp.pcap");
+    let path = path.to_str().unwrap();
+    let view = Viewed::start(&[path]);
+    for (flow, packets) in [("10.0.0.1-10.0.0.1/icmp", 1), ("10.0.0.1-10.0.0.2/icmp", 2)] {
+        let (_, file) = capture(&view, &format!("flow={flow}"));
+        let frames = frames(file);
+        assert_eq!(frames.len(), packets, "{flow}");
+        assert_eq!(frames, found(&[path], &["--flow", flow]), "{flow}");
+    }
 }
 
 #[test]

@@ -144,9 +144,23 @@ fn beyond_loopback_a_session_reads_and_changes_nothing() {
         ("POST", "/reload", &[&cookie], 401),
         ("POST", "/session", &[&cookie], 401),
         ("DELETE", "/overrides?community_id=x", &[&cookie], 401),
+        ("DELETE", "/session", &[&cookie, "Sec-Fetch-Site: cross-site"], 401),
+        ("DELETE", "/session?x=1", &[&cookie], 400),
+        ("DELETE", "/session", &["X: 1"], 401),
+        ("DELETE", "/session", &[&bearer], 404),
     ] {
         assert_eq!(curl(method, path, headers).status, status, "{method} {path} {headers:?}");
     }
+    let has_session = |headers: &[&str]| curl("GET", "/about", headers).json()["session"] == true;
+    assert!(has_session(&[&cookie]) && !has_session(&[&bearer]));
+    // Another session goes on when one ends.
+    let other = curl("POST", "/session", &[&bearer]);
+    let other = format!("Cookie: {}", header(&other, "set-cookie").split(';').next().unwrap());
+    let ended = curl("DELETE", "/session", &[&cookie]);
+    assert_eq!(ended.status, 200);
+    assert!(header(&ended, "set-cookie").starts_with(&format!("weir-{port}=; path=/; max-age=0;")), "{}", ended.head);
+    assert_eq!([&cookie, &other].map(|cookie| curl("GET", "/status", &[cookie]).status), [401, 200]);
+    assert_eq!(curl("DELETE", "/session", &[&cookie]).status, 401);
     assert!(!served.probe.stderr().contains(&cookie[8..]), "no log has the cookie");
     served.probe.stop(0);
 }

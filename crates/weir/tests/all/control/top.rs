@@ -1,156 +1,21 @@
 //! `weir top`: keys, sizes and endings on a terminal, `--once` without one; with a probe, an interface and a capture.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::fs;
+use std::io::Read;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
 use testbed::namespace::until;
 use testbed::running::{Running, send_requests, wire};
 use testbed::served::Served;
+use testbed::terminal::Terminal;
 use testbed::viewed::Viewed;
 use testbed::{
     Background, Pcap, assert_usage_errors, captures, command, failure, request_and_response, signal, success, text_of,
 };
 
-/// A terminal with `weir top` on it.
-pub(super) struct Terminal {
-    process: Background,
-    master: OwnedFd,
-    /// The other side, so that its settings can be read when the command has ended.
-    slave: File,
-    pub(super) written: Arc<Mutex<Vec<u8>>>,
-    reading: Arc<AtomicBool>,
-    reader: JoinHandle<()>,
-    before: Termios,
-    size: (u16, u16),
-}
-
-impl Terminal {
-    pub(super) fn start(arguments: &[&str]) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-        let open = || File::options().read(true).write(true).open(&path).unwrap();
-        let slave = open();
-        let before = tcgetattr(&slave).unwrap();
-        let mut top = command();
-        top.arg("top").args(arguments).env("TERM", "xterm").env_remove("NO_COLOR");
-        resize(&master, (80, 24));
-        let process = Background(top.stdin(open()).stdout(open()).stderr(open()).spawn().unwrap());
-        let written = Arc::<Mutex<Vec<u8>>>::default();
-        let (reader, all) = (File::from(master.try_clone().unwrap()), written.clone());
-        let reading = Arc::new(AtomicBool::new(true));
-        let goes_on = reading.clone();
-        let reader = thread::spawn(move || read(reader, &all, &goes_on));
-        Self { process, master, slave, written, reading, reader, before, size: (80, 24) }
-    }
-
-    /// Removes the terminal, as the end of a connection does, and returns the exit code.
-    fn hang_up(mut self) -> Option<i32> {
-        self.reading.store(false, Relaxed);
-        self.reader.join().unwrap();
-        drop(self.master);
-        self.process.0.wait().unwrap().code()
-    }
-
-    fn resize(&mut self, size: (u16, u16)) {
-        resize(&self.master, size);
-        self.size = size;
-    }
-
-    pub(super) fn keys(&self, keys: &str) {
-        File::from(self.master.try_clone().unwrap()).write_all(keys.as_bytes()).unwrap();
-    }
-
-    fn screen(&self) -> Vec<String> {
-        shown(&String::from_utf8_lossy(&self.written.lock().unwrap()), self.size)
-    }
-
-    /// Waits until a line of the screen has a text.
-    pub(super) fn wait_for(&self, text: &str) {
-        let started = std::time::Instant::now();
-        while !self.screen().iter().any(|line| line.contains(text)) {
-            assert!(started.elapsed() < testbed::namespace::BOUND, "no {text:?}: {:#?}", self.screen());
-            thread::sleep(std::time::Duration::from_millis(10));
-        }
-    }
-
-    /// The processes that it has started.
-    fn children(&self) -> Vec<u32> {
-        let id = self.process.0.id();
-        let threads = fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten();
-        let of_thread = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        let all: Vec<String> = threads.map(of_thread).collect();
-        all.join(" ").split_whitespace().map(|child| child.parse().unwrap()).collect()
-    }
-
-    /// Waits for the end, and asserts that the terminal is as it was.
-    pub(super) fn end(mut self, code: Option<i32>) {
-        assert_eq!(self.process.0.wait().unwrap().code(), code, "{:#?}", self.screen());
-        let after = tcgetattr(&self.slave).unwrap();
-        let modes =
-            |termios: &Termios| format!("{:?}", (termios.input_modes, termios.output_modes, termios.local_modes));
-        assert_eq!(modes(&self.before), modes(&after));
-        let is_restored = || {
-            let text = String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned();
-            let [enter, leave, show] = ["\u{1b}[?1049h", "\u{1b}[?1049l", "\u{1b}[?25h"].map(|code| text.rfind(code));
-            leave.is_some() && enter < leave && show.is_some() && !text.contains("panicked")
-        };
-        until("the screen from before is back", is_restored);
-    }
-}
-
-/// Reads what is written to a terminal.
-fn read(mut reader: File, all: &Mutex<Vec<u8>>, goes_on: &AtomicBool) {
-    let mut octets = [0; 4096];
-    let wait = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-    while goes_on.load(Relaxed) {
-        if let Ok(0) = poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&wait)) {
-            continue;
-        }
-        let Ok(length @ 1..) = reader.read(&mut octets) else { return };
-        all.lock().unwrap().extend(&octets[..length]);
-    }
-}
-
-fn resize(master: &OwnedFd, (columns, rows): (u16, u16)) {
-    tcsetwinsize(master, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
-}
-
-/// What a terminal shows after these octets.
-fn shown(written: &str, (columns, rows): (u16, u16)) -> Vec<String> {
-    let (mut cells, mut row, mut column) = (vec![vec![' '; columns.into()]; rows.into()], 0_usize, 0_usize);
-    let mut rest = written.chars();
-    while let Some(letter) = rest.next() {
-        if letter != '\u{1b}' {
-            if let Some(cell) = cells.get_mut(row).and_then(|line| line.get_mut(column)) {
-                *cell = letter;
-            }
-            column += 1;
-            continue;
-        }
-        // What is written last may not be whole yet.
-        let Some(bracket) = rest.next() else { break };
-        assert_eq!(bracket, '[');
-        let parameters: String = rest.by_ref().take_while(|letter| !letter.is_ascii_alphabetic()).collect();
-        let end = written[..written.len() - rest.as_str().len()].chars().next_back();
-        match (end, parameters.split_once(';')) {
-            (Some('H'), Some((to_row, to_column))) => {
-                (row, column) = (to_row.parse::<usize>().unwrap() - 1, to_column.parse::<usize>().unwrap() - 1);
-            }
-            (Some('J'), _) => cells.iter_mut().for_each(|line| line.fill(' ')),
-            _ => {}
-        }
-    }
-    cells.into_iter().map(|line| String::from_iter(line).trim_end().to_owned()).collect()
+/// `weir top` on a terminal.
+pub(super) fn start(arguments: &[&str]) -> Terminal {
+    Terminal::start(command().arg("top").args(arguments).env_remove("NO_COLOR"), (80, 24))
 }
 
 #[test]
@@ -158,7 +23,7 @@ fn keys_choose_what_a_probe_is_asked_for_and_sizes_change() {
     let Some(mut served) = Served::start(&[]) else { return };
     send_requests(&mut served.sender, 0..50);
     let url = format!("http://{}", served.address);
-    let mut terminal = Terminal::start(&[&url, "--interval", "200ms"]);
+    let mut terminal = start(&[&url, "--interval", "200ms"]);
     terminal.wait_for("10.1.0.1 ");
     terminal.wait_for("no record waits for 1 sink");
     terminal.wait_for("[1 hosts]  2 pairs");
@@ -168,7 +33,7 @@ fn keys_choose_what_a_probe_is_asked_for_and_sizes_change() {
     terminal.wait_for("10.1.0.1:53 ");
     terminal.keys("/byts > 1\r");
     terminal.wait_for("did you mean bytes?");
-    assert_eq!(terminal.screen()[22], "       ^^^^");
+    assert_eq!(terminal.lines()[22], "       ^^^^");
     terminal.keys("\u{15}port 1030\r");
     terminal.wait_for("where port 1030  sums of current flows");
     terminal.keys("5");
@@ -181,12 +46,12 @@ fn keys_choose_what_a_probe_is_asked_for_and_sizes_change() {
     terminal.wait_for("Keys and figures");
     terminal.keys("x");
     terminal.resize((20, 5));
-    until("it is too small", || terminal.screen()[0] == "40x12 is the least");
+    until("it is too small", || terminal.lines()[0] == "40x12 is the least");
     terminal.resize((200, 60));
     terminal.wait_for("1-6 list");
-    assert!(terminal.screen()[59].starts_with("1-6 list"), "{:#?}", terminal.screen());
+    assert!(terminal.lines()[59].starts_with("1-6 list"), "{:#?}", terminal.lines());
     terminal.keys("q");
-    terminal.end(Some(0));
+    terminal.end_restored(Some(0));
     served.probe.stop(0);
 }
 
@@ -195,7 +60,7 @@ fn the_probe_of_an_interface_ends_with_the_screen_however_that_ends() {
     let Some(mut sender) = wire() else { return };
     testbed::namespace::ip("link set lo up");
     for (ending, code) in [("q", Some(0)), ("\u{3}", Some(0)), ("INT", Some(0)), ("TERM", Some(0)), ("KILL", None)] {
-        let mut terminal = Terminal::start(&["right", "--interval", "200ms"]);
+        let mut terminal = start(&["right", "--interval", "200ms"]);
         terminal.wait_for("active flows");
         send_requests(&mut sender, 0..20);
         terminal.wait_for("10.1.0.1 ");
@@ -208,7 +73,7 @@ fn the_probe_of_an_interface_ends_with_the_screen_however_that_ends() {
             key => terminal.keys(key),
         }
         match code {
-            Some(_) => terminal.end(code),
+            Some(_) => terminal.end_restored(code),
             None => drop(terminal.process.0.wait()),
         }
         let has_ended = || {
@@ -224,17 +89,17 @@ fn a_probe_that_comes_back_is_asked_again() {
     let Some(mut served) = Served::start(&[]) else { return };
     send_requests(&mut served.sender, 0..20);
     let address = served.address.to_string();
-    let terminal = Terminal::start(&[&format!("http://{address}"), "--interval", "200ms"]);
+    let terminal = start(&[&format!("http://{address}"), "--interval", "200ms"]);
     terminal.wait_for("10.1.0.1 ");
     served.probe.stop(0);
     terminal.wait_for("trying again");
     terminal.wait_for("weir top  OLD  ");
     terminal.wait_for("10.1.0.1 ");
     let again = Running::probe("af_packet:right", &["--listen", &address]);
-    let is_old = || terminal.screen().iter().any(|line| line.contains("trying again") || line.contains("OLD"));
+    let is_old = || terminal.lines().iter().any(|line| line.contains("trying again") || line.contains("OLD"));
     until("it answers", || !is_old());
     signal(&terminal.process.0, libc::SIGTERM);
-    terminal.end(Some(0));
+    terminal.end_restored(Some(0));
     again.stop(0);
 }
 
@@ -243,7 +108,7 @@ fn a_probe_that_hangs_is_named_and_goes_on() {
     let Some(mut served) = Served::start(&[]) else { return };
     send_requests(&mut served.sender, 0..20);
     let url = format!("http://{}", served.address);
-    let terminal = Terminal::start(&[&url, "--interval", "200ms"]);
+    let terminal = start(&[&url, "--interval", "200ms"]);
     terminal.wait_for("10.1.0.1 ");
     served.probe.signal(libc::SIGSTOP);
     terminal.wait_for("no answer for ");
@@ -252,10 +117,10 @@ fn a_probe_that_hangs_is_named_and_goes_on() {
     let err = failure(1, ["top", &url, "--once", "--timing", "top_first=200ms"]);
     assert!(err.contains("no answer within 200ms: is the address right, and is the probe stopped"), "{err}");
     served.probe.signal(libc::SIGCONT);
-    let is_silent = || terminal.screen().iter().any(|line| line.contains("no answer") || line.contains("OLD"));
+    let is_silent = || terminal.lines().iter().any(|line| line.contains("no answer") || line.contains("OLD"));
     until("it answers", || !is_silent());
     signal(&terminal.process.0, libc::SIGTERM);
-    terminal.end(Some(0));
+    terminal.end_restored(Some(0));
     served.probe.stop(0);
 }
 
@@ -263,7 +128,7 @@ fn a_probe_that_hangs_is_named_and_goes_on() {
 fn the_probe_of_an_interface_that_ends_leaves_its_last_figures() {
     let Some(mut sender) = wire() else { return };
     testbed::namespace::ip("link set lo up");
-    let terminal = Terminal::start(&["af_packet:right", "--interval", "200ms"]);
+    let terminal = start(&["af_packet:right", "--interval", "200ms"]);
     terminal.wait_for("active flows");
     send_requests(&mut sender, 0..20);
     terminal.wait_for("10.1.0.1 ");
@@ -272,7 +137,7 @@ fn the_probe_of_an_interface_that_ends_leaves_its_last_figures() {
     terminal.wait_for("trying again");
     terminal.wait_for("10.1.0.1 ");
     terminal.keys("q");
-    terminal.end(Some(2));
+    terminal.end_restored(Some(2));
 }
 
 /// The rows of `--once` behind the heading that begins with a word.
@@ -331,11 +196,11 @@ fn a_damaged_capture_is_called_damaged_and_shown() {
     assert_eq!((code, &*err), (2, ""), "{out}");
     assert!(out.contains("damaged: this is what could be read") && !out.contains("in time"), "{out}");
     assert!(out.contains(&format!("{path}: at byte ")) && out.contains("192.0.2.1 "), "{out}");
-    let terminal = Terminal::start(&[path]);
+    let terminal = start(&[path]);
     terminal.wait_for("damaged: this is what could be read");
     terminal.wait_for("192.0.2.1 ");
     terminal.keys("q");
-    terminal.end(Some(0));
+    terminal.end_restored(Some(0));
 }
 
 #[test]
@@ -389,7 +254,7 @@ fn what_cannot_be_shown_is_an_error_with_a_sentence() {
 #[test]
 fn a_view_ends_with_the_screen() {
     let web = captures().join("web.pcap");
-    let terminal = Terminal::start(&[web.to_str().unwrap()]);
+    let terminal = start(&[web.to_str().unwrap()]);
     terminal.wait_for("192.0.2.1 ");
     terminal.keys("6");
     terminal.wait_for("refused");
@@ -397,7 +262,7 @@ fn a_view_ends_with_the_screen() {
     terminal.keys("\r");
     terminal.wait_for("end_time ");
     terminal.keys("q");
-    terminal.end(Some(0));
+    terminal.end_restored(Some(0));
     until("the view has ended", || fs::metadata(format!("/proc/{}", children[0])).is_err());
 }
 
@@ -417,7 +282,7 @@ fn a_child_ends_with_its_standard_input() {
 #[test]
 fn a_terminal_that_is_gone_ends_the_command_and_its_child() {
     let web = captures().join("web.pcap");
-    let terminal = Terminal::start(&[web.to_str().unwrap()]);
+    let terminal = start(&[web.to_str().unwrap()]);
     terminal.wait_for("192.0.2.1 ");
     let children = terminal.children();
     assert_eq!(terminal.hang_up(), Some(1));

@@ -1,6 +1,6 @@
 //! `weir top` with servers that are no probe: answers that act on a terminal, none at all, refusals, wide characters.
 
-use super::top::Terminal;
+use super::top::start;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -61,11 +61,11 @@ fn no_octet_of_an_answer_acts_on_the_terminal() {
     let (code, out, err) = text_of(&command().args(arguments).output().unwrap());
     assert_eq!(code, 2, "not all was read: {err}");
     assert!(out.contains("\\x1b]0;x\\x07\\x1b[2J") && !out.contains(['\u{1b}', '\u{7}', '\u{9b}', '\r']), "{out:?}");
-    let terminal = Terminal::start(&[&url, "--interval", "200ms"]);
+    let terminal = start(&[&url, "--interval", "200ms"]);
     terminal.wait_for("\\x1b]0;x\\x07\\x1b[2J");
     terminal.keys("q");
     let written = terminal.written.clone();
-    terminal.end(Some(0));
+    terminal.end_restored(Some(0));
     let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
     assert!(!text.contains(['\u{7}', '\u{9b}', '\u{202e}']), "{text:?}");
 }

@@ -10,7 +10,7 @@ mod live_table;
 mod local_time;
 mod mac_addresses;
 mod memory;
-mod names;
+pub mod names;
 mod outputs;
 mod packet_records;
 mod threads;

@@ -7,7 +7,7 @@ const RESOLVER: [u8; 4] = [192, 0, 2, 53];
 const SERVER: [u8; 4] = [198, 51, 100, 20];
 
 /// A question for the addresses of a name, and the answer that it is another name with the address of the server.
-fn question_and_answer(id: u16, name: &[u8]) -> [Vec<u8>; 2] {
+pub fn question_and_answer(id: u16, name: &[u8]) -> [Vec<u8>; 2] {
     let mut asked = vec![name.len() as u8];
     asked.extend(name);
     asked.extend(b"\x07example\0\0\x01\0\x01");
@@ -24,7 +24,7 @@ fn question_and_answer(id: u16, name: &[u8]) -> [Vec<u8>; 2] {
 }
 
 /// Lookups of names, and a connection to their address.
-fn capture(names: &[&[u8]]) -> SavedCapture {
+pub fn capture(names: &[&[u8]]) -> SavedCapture {
     let (client, server) = ((CLIENT, 40_000), (SERVER, 443));
     let mut frames: Vec<Vec<u8>> = (1..).zip(names).flat_map(|(id, name)| question_and_answer(id, name)).collect();
     frames.extend([
