@@ -4,9 +4,10 @@
 //! message, and events of the connection. Invariants: nothing of librdkafka calls into Rust (events replace its
 //! callbacks); each accepted message has one report, unless it is purged; sending never waits.
 //! Not done here: encoding, counting, limits of memory.
-//! `unsafe` is in `library.rs` (the C interface), `producer.rs` and `transaction.rs` (its handles).
+//! `unsafe` is in `library.rs` (the C interface), `client.rs`, `producer.rs` and `transaction.rs` (its handles).
 #![deny(unsafe_code)]
 
+mod client;
 mod error;
 mod library;
 mod producer;

@@ -1,18 +1,17 @@
 //! A client of librdkafka that sends messages to one topic.
 #![allow(unsafe_code)]
 
+use crate::client::{Client, REASON_BYTES, milliseconds, set_all};
 use crate::error::{Error, code};
 use crate::library::{
-    ANY_PARTITION, CArgument, CMetadata, CONF_OK, COPY, EVENT_DELIVERY, EVENT_ERROR, EVENT_LOG, Handle, Library,
-    PRODUCER, PURGE_ALL, argument, text,
+    ANY_PARTITION, CArgument, CMetadata, COPY, EVENT_DELIVERY, EVENT_ERROR, EVENT_LOG, Library, PRODUCER, PURGE_ALL,
+    argument, text,
 };
-use crate::transaction::Steps;
-use std::ffi::{CStr, CString, c_char, c_int};
+use crate::transaction::{Failure, Step, Steps};
+use std::ffi::{CStr, CString, c_int};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Space for a message of librdkafka.
-pub(crate) const REASON_BYTES: usize = 512;
 /// A request for metadata waits this long at a time: events are looked at in between.
 const METADATA_WAIT: Duration = Duration::from_millis(100);
 
@@ -60,24 +59,10 @@ pub enum Event {
 
 /// A client with a topic.
 pub struct Producer {
-    pub(crate) client: Arc<Client>,
+    client: Arc<Client>,
     /// Where steps of transactions are made.
-    pub(crate) steps: Option<Steps>,
+    steps: Option<Steps>,
 }
-
-/// The handles of a client.
-pub(crate) struct Client {
-    pub(crate) library: &'static Library,
-    pub(crate) handle: Handle,
-    topic: Handle,
-    /// The queue of all events.
-    events: Handle,
-}
-
-// SAFETY: librdkafka permits every function on a handle from every thread (INTRODUCTION.md, *Threads and callbacks*).
-unsafe impl Send for Client {}
-// SAFETY: the same, also at the same time.
-unsafe impl Sync for Client {}
 
 impl Producer {
     /// Makes a client, which connects on threads of its own.
@@ -115,6 +100,18 @@ impl Producer {
             let client = Client { library, handle: client, topic: topic_handle, events };
             Ok(Self { client: Arc::new(client), steps: None })
         }
+    }
+
+    /// Begins a step of a transaction, or goes on with it, and waits for its end up to this time.
+    ///
+    /// # Errors
+    /// [`Failure::Pending`] if it is not done: it goes on, and is called again.
+    pub fn step(&mut self, step: &Step, wait: Duration) -> Result<(), Failure> {
+        let steps = match &mut self.steps {
+            Some(steps) => steps,
+            none => none.insert(Steps::start(self.client.clone())?),
+        };
+        steps.go_on(step, wait)
     }
 
     /// Sends a message: it waits in the queue of the client, which copies it.
@@ -251,54 +248,4 @@ impl Producer {
             Ok(of_topic)
         }
     }
-}
-
-impl Drop for Client {
-    /// Ends the threads of the client, which may take as long as a name server.
-    fn drop(&mut self) {
-        let functions = &self.library.functions;
-        // SAFETY: each handle is destroyed once, and not used after this; the client is the last one.
-        unsafe {
-            (functions.queue_destroy)(self.events);
-            (functions.topic_destroy)(self.topic);
-            (functions.destroy)(self.handle);
-        }
-    }
-}
-
-/// Sets all options. The value may be a secret, so that no error has it.
-///
-/// # Safety
-/// The configuration is alive, and used by this thread only.
-pub(crate) unsafe fn set_all(
-    library: &Library,
-    configuration: Handle,
-    options: &[(String, String)],
-) -> Result<(), Error> {
-    for (name, value) in options {
-        let c_name = CString::new(name.as_str()).map_err(|_| Error::Nul("the name of an option"))?;
-        let c_value = CString::new(value.as_str()).map_err(|_| Error::Nul("the value of an option"))?;
-        let mut reason: [c_char; REASON_BYTES] = [0; REASON_BYTES];
-        // SAFETY: texts end with NUL; the function copies them, and writes at most the length of the buffer.
-        let status = unsafe {
-            (library.functions.conf_set)(
-                configuration,
-                c_name.as_ptr(),
-                c_value.as_ptr(),
-                reason.as_mut_ptr(),
-                reason.len(),
-            )
-        };
-        if status != CONF_OK {
-            // SAFETY: the buffer has a text with NUL.
-            let reason = unsafe { text(reason.as_ptr()) };
-            let reason = if value.is_empty() { reason } else { reason.replace(value.as_str(), "VALUE") };
-            return Err(Error::Option { name: name.clone(), reason });
-        }
-    }
-    Ok(())
-}
-
-pub(crate) fn milliseconds(time: Duration) -> c_int {
-    time.as_millis().try_into().unwrap_or(c_int::MAX)
 }

@@ -6,9 +6,9 @@
 //! Steps of transactions wait for brokers, so a thread makes them. Messages are sent and events are polled beside it.
 #![allow(unsafe_code)]
 
+use crate::client::{Client, REASON_BYTES, milliseconds, set_all};
 use crate::error::Error;
 use crate::library::{CONSUMER, Handle, Library, NO_CONSUMER_CLOSE, text};
-use crate::producer::{Client, Producer, REASON_BYTES, milliseconds, set_all};
 use std::ffi::CString;
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
@@ -131,40 +131,12 @@ pub(crate) struct Steps {
     running: Option<Discriminant<Step>>,
 }
 
-impl Producer {
-    /// Begins a step, or goes on with it, and waits for its end up to this time.
-    ///
-    /// # Errors
-    /// [`Failure::Pending`] if it is not done: it goes on, and is called again.
-    pub fn step(&mut self, step: &Step, wait: Duration) -> Result<(), Failure> {
-        let steps = match &mut self.steps {
-            Some(steps) => steps,
-            none => none.insert(Steps::start(self.client.clone())?),
-        };
-        match steps.running {
-            None => {
-                steps.requests.send(step.clone()).map_err(|_| no_thread())?;
-                steps.running = Some(discriminant(step));
-            }
-            Some(running) if running == discriminant(step) => {}
-            Some(_) => return Err(Failure::Pending("another step is not done".into())),
-        }
-        let result = match steps.results.recv_timeout(wait) {
-            Err(RecvTimeoutError::Timeout) => return Err(Failure::Pending("no broker has answered".into())),
-            Err(RecvTimeoutError::Disconnected) => Err(no_thread()),
-            Ok(result) => result,
-        };
-        steps.running = None;
-        result
-    }
-}
-
 fn no_thread() -> Failure {
     Failure::Fatal("the thread for transactions has ended".into())
 }
 
 impl Steps {
-    fn start(client: Arc<Client>) -> Result<Self, Failure> {
+    pub(crate) fn start(client: Arc<Client>) -> Result<Self, Failure> {
         let (requests, asked) = channel::<Step>();
         let (send, results) = channel();
         let make = move || {
@@ -176,6 +148,25 @@ impl Steps {
             Ok(_) => Ok(Self { requests, results, running: None }),
             Err(error) => Err(Failure::Pending(format!("no thread can be started: {error}"))),
         }
+    }
+
+    /// Begins a step, or goes on with it, and waits for its end up to this time.
+    pub(crate) fn go_on(&mut self, step: &Step, wait: Duration) -> Result<(), Failure> {
+        match self.running {
+            None => {
+                self.requests.send(step.clone()).map_err(|_| no_thread())?;
+                self.running = Some(discriminant(step));
+            }
+            Some(running) if running == discriminant(step) => {}
+            Some(_) => return Err(Failure::Pending("another step is not done".into())),
+        }
+        let result = match self.results.recv_timeout(wait) {
+            Err(RecvTimeoutError::Timeout) => return Err(Failure::Pending("no broker has answered".into())),
+            Err(RecvTimeoutError::Disconnected) => Err(no_thread()),
+            Ok(result) => result,
+        };
+        self.running = None;
+        result
     }
 }
 
