@@ -206,16 +206,19 @@ impl Producer {
     pub fn check(&mut self, topic: &str, limit: Duration) -> Result<(), Error> {
         let end = Instant::now() + limit;
         let mut last = "no broker has answered".to_owned();
+        let mut of_topic = None;
         loop {
             let answer = self.topic_error(METADATA_WAIT.min(limit));
+            let is_over = Instant::now() >= end;
             match answer {
                 Ok(0) => return Ok(()),
                 // A broker creates the topic, or says again that it does not.
-                Ok(code::UNKNOWN_TOPIC | code::NO_LEADER) | Err(_) if Instant::now() < end => {}
-                Ok(number) => {
-                    return Err(Error::Topic { topic: topic.into(), reason: self.client.library.sentence(number) });
-                }
-                Err(_) => return Err(Error::Unreachable(last)),
+                Ok(number @ (code::UNKNOWN_TOPIC | code::NO_LEADER)) => of_topic = Some(number),
+                Ok(number) => return Err(self.unusable(topic, number)),
+                Err(_) => {}
+            }
+            if is_over {
+                return Err(of_topic.map_or(Error::Unreachable(last), |number| self.unusable(topic, number)));
             }
             while let Some(event) = self.poll(if answer.is_ok() { METADATA_WAIT } else { Duration::ZERO }) {
                 match event {
@@ -228,6 +231,10 @@ impl Producer {
                 }
             }
         }
+    }
+
+    fn unusable(&self, topic: &str, error: c_int) -> Error {
+        Error::Topic { topic: topic.into(), reason: self.client.library.sentence(error) }
     }
 
     /// The error that a broker reports for the topic; 0 without one. The other one: no broker answered.

@@ -544,7 +544,7 @@ fn a_second_signal_gives_up_only_what_a_blocked_output_has_not_taken() {
     signal(&child, libc::SIGTERM);
     is_logged("another signal loses the records that outputs have not accepted by then");
     // The other output has accepted all that it was given.
-    until_all_wait(&child);
+    until_grown(&json);
     signal(&child, libc::SIGTERM);
     assert_eq!(child.wait().unwrap().code(), Some(2));
     is_logged("the ledger balances");
@@ -565,17 +565,16 @@ fn until_it_waits(child: &std::process::Child) {
     until("it waits", || std::fs::read_to_string(&stat).unwrap().contains(") S "));
 }
 
-/// Waits until all threads of a process wait, and nothing has woken one between two looks at them.
-fn until_all_wait(child: &std::process::Child) {
-    let threads = || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten();
-        tasks.map(|task| std::fs::read_to_string(task.path().join("status")).unwrap_or_default()).collect::<Vec<_>>()
-    };
-    let sleeps = |status: &String| status.lines().any(|line| line.starts_with("State:\tS"));
-    let switches = |status: &String| status.lines().find(|line| line.starts_with("voluntary")).map(String::from);
-    let waits =
-        || threads().iter().map(|status| switches(status).filter(|_| sleeps(status))).collect::<Option<Vec<_>>>();
-    until("all threads wait", || waits().is_some_and(|before| waits() == Some(before)));
+/// Waits until a file has not grown for two seconds.
+fn until_grown(path: &std::path::Path) {
+    let mut last = (0, std::time::Instant::now());
+    until("the file does not grow", || {
+        let octets = std::fs::metadata(path).unwrap().len();
+        if octets != last.0 {
+            last = (octets, std::time::Instant::now());
+        }
+        last.1.elapsed() > std::time::Duration::from_secs(2)
+    });
 }
 
 /// Octets in a pipe that were not read.
