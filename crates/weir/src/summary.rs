@@ -171,7 +171,9 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
         let RecordTotals { flows, packets, bytes } = all.saturating_sub(sink.filtered);
         let of = |n, thing| units::count(n, thing);
         let sizes = format!("{}, {} on the wire", of(packets, "packet"), of(bytes, "byte"));
-        fact("selected", format!("{flows} of {} for {}: {sizes}", of(all.flows, "flow"), sink.sink));
+        // The usual table is what the user sees.
+        let sink = if sink.sink == "table:-" { String::new() } else { format!(" for {}", sink.sink) };
+        fact("selected", format!("{flows} of {}{sink}: {sizes}", of(all.flows, "flow")));
     }
     for (reason, packets) in ledger.packets.refused.nonzero() {
         let which = match reason {
