@@ -40,7 +40,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -303,6 +303,10 @@ struct Status {
     ledger: Value,
     /// Pipelines that do not respond. Their counters are older, so the ledger may not balance.
     pipelines_without_response: Vec<String>,
+    /// Why the probe is not ready, as `/ready` says it; empty if it is.
+    not_ready: Vec<String>,
+    /// When the probe started, ms since 1970.
+    started_ms: u64,
 }
 
 /// The result of a change.
@@ -593,6 +597,8 @@ async fn status(State(api): State<Arc<Api>>) -> Answer {
         interval: interval.clone(),
         ledger: json!(ledger.json()),
         pipelines_without_response: silent.collect(),
+        not_ready: reasons(&snapshot.report),
+        started_ms: api.client.exchange.started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
     };
     Ok(answer(StatusCode::OK, status))
 }

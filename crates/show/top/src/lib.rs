@@ -18,6 +18,7 @@ mod list;
 mod page;
 mod question;
 mod row;
+mod scan;
 mod screen;
 mod state;
 mod status;
