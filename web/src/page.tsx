@@ -100,7 +100,7 @@ function Heading({ about, current, settings }: { about: About | undefined; curre
 
 function Page() {
     const { view, settings } = useRoute();
-    const [{ about, status, history, silentSince, needsToken, refusal }, ask] = useWatched();
+    const [{ about, status, history, restarted, silentSince, needsToken, refusal }, ask] = useWatched();
     const isView = about !== undefined && about.mode !== 'probe';
     const views = viewsOf(about);
     const [current, title] = views.find(([name]) => name === view) ?? views[0]!;
@@ -122,7 +122,10 @@ function Page() {
                 {needsToken && <Login entered={ask} />}
                 {!needsToken && refusal && <Alert>{refusal}</Alert>}
                 {!needsToken && !isReady && silentSince === undefined && <p>Asking the probe …</p>}
-                {isReady && status && current === 'now' && <Now status={status} history={history} />}
+                {isReady && silentSince === undefined && status && status.not_ready.length > 0 && (
+                    <Alert>The probe is not ready: {status.not_ready.map(shown).join('; ')}.</Alert>
+                )}
+                {isReady && status && current === 'now' && <Now status={status} history={history} restarted={restarted} />}
                 {isReady && current === 'traffic' && <Traffic settings={settings} about={about} fields={fields} />}
                 {isReady && current === 'quality' && <Quality settings={settings} about={about} fields={fields} />}
                 {isReady && current === 'flows' && <Flows settings={settings} about={about} fields={fields} />}
