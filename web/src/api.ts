@@ -92,7 +92,10 @@ export interface Interval extends Rates {
 export interface Status {
     interval: Interval | null;
     ledger: Ledger;
-    pipelines_without_response: string[];
+    /** Why it is not ready: sentences without a full stop. */
+    not_ready: string[];
+    /** When it started, ms since 1970. */
+    started_ms: number;
 }
 
 export type History = Record<
@@ -183,7 +186,7 @@ export interface Doctor {
     examined: number | null;
     interfaces: string[];
     counts: string;
-    /** A heading for each severity, the most severe first. */
+    /** A heading for each severity. */
     severities: Record<string, string>;
     findings: Finding[];
     notes: string[];

@@ -1,6 +1,6 @@
 // One flow: its place in time, its neighbours, and all its fields.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { type About, type Field, type Flow, type Flows as Found, Refusal } from './api';
+import { type About, type Field, type Flow, type Flows as Found, Refusal, type Value } from './api';
 import { ask } from './ask';
 import { type Asked, IDENTITY } from './flows';
 import { NAMED_FIELDS, Named, itemOf, useNames } from './names';
@@ -8,7 +8,7 @@ import { Packets } from './packets';
 import { Alert } from './parts';
 import type { Span } from './range';
 import { link, parse } from './route';
-import { instant, shown, valueWithUnit } from './text';
+import { instant, many, shown, valueWithUnit } from './text';
 import { and, condition } from './where';
 
 const GROUPS: [string, string][] = [
@@ -17,6 +17,43 @@ const GROUPS: [string, string][] = [
     ['inspection', 'Inspection of payload'],
     ['enrichment', 'Enrichment'],
 ];
+
+/** What is looked for first: why a flow failed, how long it and its answers took, what was lost. */
+const FIRST = [
+    'tcp_failure',
+    'tls_alert',
+    'dns_rcode',
+    'dns_nxdomain',
+    'dns_servfail',
+    'dns_refused',
+    'dns_unanswered',
+    'http_status',
+    'http_4xx',
+    'http_5xx',
+    'application',
+    'sni',
+    'http_host',
+    'dns_name',
+    'duration_ns',
+    'rtt',
+    'response',
+    'dns_response_ns',
+    'http_response_mean_ns',
+    'retransmitted',
+    'retransmitted_share',
+    'bytes',
+    'packets',
+];
+
+/** Address and port of a side. */
+function end(flow: Flow, side: string): string {
+    const [address, port] = [flow[`${side}_ip`], flow[`${side}_port`]];
+    const text = shown(String(address ?? flow[`${side}_mac`] ?? ''));
+    if (!address || !port) return text;
+    return text.includes(':') ? `[${text}]:${port}` : `${text}:${port}`;
+}
+
+const isNothing = (value: Value | undefined) => value === 0 || value === '' || value === false || (Array.isArray(value) && value.length === 0);
 
 /** Conditions for values of a flow, joined; empty if it has none of them. */
 const conditions = (flow: Flow, names: string[]): string =>
@@ -86,6 +123,27 @@ function Neighbours({ flow, now }: { flow: Flow; now: Asked }) {
 /** A setting of the view as it is. */
 const keep = (name: string): string => parse().settings.get(name) ?? '';
 
+/** Some fields of a flow. */
+function Fields({ entries, fields, of }: { entries: [string, Value][]; fields: Map<string, Field>; of: Flow }) {
+    const named = entries.map(([name]) => name).filter((name) => NAMED_FIELDS.includes(name));
+    const nameOf = useNames(named.map((name) => itemOf(of, name)));
+    return (
+        <dl class="fields">
+            {entries.map(([name, value]) => (
+                <div key={name}>
+                    <dt>{name}</dt>
+                    <dd>
+                        <strong>
+                            <Named text={valueWithUnit(value, fields.get(name))} name={nameOf(itemOf(of, name))} />
+                        </strong>{' '}
+                        <span class="note">{fields.get(name)?.meaning.replaceAll('`', '')}</span>
+                    </dd>
+                </div>
+            ))}
+        </dl>
+    );
+}
+
 export function Details(props: { flow: Flow; about: About; fields: Map<string, Field>; now: Asked; span: Span; close: () => void }) {
     const { flow, about, fields, now, span, close } = props;
     const dialog = useRef<HTMLDialogElement>(null);
@@ -102,42 +160,39 @@ export function Details(props: { flow: Flow; about: About; fields: Map<string, F
         addEventListener('hashchange', close);
         return () => removeEventListener('hashchange', close);
     }, []);
-    const of = (origin: string) =>
-        Object.entries(whole ?? {}).filter(([name, of]) => of !== null && fields.get(name)?.origin === origin);
-    const text = (name: string) => shown(String(flow[name] ?? ''));
-    const nameOf = useNames(NAMED_FIELDS.map((name) => itemOf(whole ?? {}, name)));
+    const all = whole ?? flow;
+    const known = Object.entries(whole ?? {}).filter(([, value]) => value !== null);
+    const some = known.filter(([, value]) => !isNothing(value));
+    const none = known.filter(([, value]) => isNothing(value));
+    const first = FIRST.flatMap((name) => some.filter(([other]) => other === name));
+    const of = (origin: string) => some.filter(([name]) => !FIRST.includes(name) && fields.get(name)?.origin === origin);
     return (
         <dialog ref={dialog} onClose={close} aria-labelledby="flow-title">
             <form method="dialog">
                 <button>Close</button>
             </form>
             <h2 id="flow-title">
-                {text('src_ip')} to {text('dst_ip')}
+                {end(all, 'src')} to {end(all, 'dst')}
             </h2>
             <Place flow={flow} span={span} />
             {problem && <Alert>{problem}</Alert>}
             {!problem && !whole && <p>Asking the probe …</p>}
             {whole && <Neighbours flow={whole} now={now} />}
             {whole && <Packets flow={whole} about={about} />}
+            {first.length > 0 && <Fields entries={first} fields={fields} of={all} />}
             {whole &&
                 GROUPS.filter(([origin]) => of(origin).length > 0).map(([origin, title]) => (
                     <section key={origin}>
                         <h3>{title}</h3>
-                        <dl class="fields">
-                            {of(origin).map(([name, of]) => (
-                                <div key={name}>
-                                    <dt>{name}</dt>
-                                    <dd>
-                                        <strong>
-                                            <Named text={valueWithUnit(of, fields.get(name))} name={nameOf(itemOf(whole, name))} />
-                                        </strong>{' '}
-                                        <span class="note">{fields.get(name)?.meaning.replaceAll('`', '')}</span>
-                                    </dd>
-                                </div>
-                            ))}
-                        </dl>
+                        <Fields entries={of(origin)} fields={fields} of={all} />
                     </section>
                 ))}
+            {none.length > 0 && (
+                <details>
+                    <summary>{many(none.length, 'field')} more with 0 or nothing</summary>
+                    <Fields entries={none} fields={fields} of={all} />
+                </details>
+            )}
             {whole && <p class="note">Fields that do not apply to this flow are left out.</p>}
         </dialog>
     );

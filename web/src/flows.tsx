@@ -5,7 +5,7 @@ import { type Question, useAnswers } from './ask';
 import { Filter } from './filter';
 import { Details } from './flow';
 import { NAMED_FIELDS, Named, itemOf, useNames } from './names';
-import { Mistake } from './parts';
+import { Mistake, useMore } from './parts';
 import { RangeBar, type Span, parametersOf } from './range';
 import { Doubts, Empty, Memory, Nothing, type Scope, type ViewProps, useScope } from './scope';
 import { count, value, zone } from './text';
@@ -111,8 +111,9 @@ function FlowTable(props: { flows: Flow[]; fields: Map<string, Field>; now: Aske
     const nameOf = useNames(flows.flatMap((flow) => named.map((name) => itemOf(flow, name))));
     const order = (name: string) => (name !== sorted ? undefined : direction === 'asc' ? 'ascending' : 'descending');
     const sort = (name: string) => change({ sort: order(name) === 'descending' ? `${name}:asc` : name });
+    const part = useMore<HTMLDivElement>();
     return (
-        <div class="scroll" role="region" aria-label="Flows" tabIndex={0}>
+        <div ref={part} class="scroll" role="region" aria-label="Flows" tabIndex={0}>
             <table class="flows">
                 <caption class="unseen">Flows; a button in each row shows all fields of the flow</caption>
                 <thead>

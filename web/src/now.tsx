@@ -3,7 +3,7 @@ import { useMemo } from 'preact/hooks';
 import type { History, Interval, Ledger, Pipeline, Sink, Status } from './api';
 import { Row, Table } from './parts';
 import { type Line, Plot } from './plot';
-import { count, short, words, zone } from './text';
+import { count, instant, short, words, zone } from './text';
 
 const packetRate = (value: number) => short(value, 'p/s');
 const bitRate = (value: number) => short(value, 'bit/s');
@@ -161,16 +161,21 @@ function LastHour({ history }: { history: History }) {
     );
 }
 
-export function Now({ status, history }: { status: Status; history: History | undefined }) {
-    const { interval, ledger, pipelines_without_response: silent } = status;
+export function Now({ status, history, restarted }: { status: Status; history: History | undefined; restarted: number | undefined }) {
+    const { interval, ledger } = status;
     return (
         <>
             <h1>Now</h1>
+            {restarted !== undefined && (
+                <p class="note" role="status">
+                    The probe has restarted at {instant(restarted / 1000)}: all counters and lines begin then.
+                </p>
+            )}
             {interval ? <Tiles interval={interval} /> : <p>The first interval has not ended.</p>}
-            {silent.length > 0 && <p class="alert">These pipelines do not respond: {silent.join(', ')}.</p>}
             <h2>The last hour</h2>
             <p class="note">
-                What the probe has kept in memory since its start: one sample a second, an hour at most. Times are {zone()}.
+                What the probe has kept in memory since its start at {instant(status.started_ms / 1000)}: one sample a
+                second, an hour at most. Times are {zone()}.
             </p>
             {history && <LastHour history={history} />}
             {interval && (

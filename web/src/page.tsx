@@ -151,7 +151,7 @@ function Page() {
     const times = settings.get('zone') === 'local' ? 'local' : 'UTC';
     setLocal(times === 'local');
     setNames(settings.get('names') === 'on');
-    const [{ about, status, history, silentSince, needsToken, refusal }, ask] = useWatched();
+    const [{ about, status, history, restarted, silentSince, needsToken, refusal }, ask] = useWatched();
     const isView = about !== undefined && about.mode !== 'probe';
     const views = viewsOf(about);
     const [current, title] = views.find(([name]) => name === view) ?? views[0]!;
@@ -173,9 +173,12 @@ function Page() {
                 {needsToken && <Login entered={ask} />}
                 {!needsToken && refusal && <Alert>{refusal}</Alert>}
                 {!needsToken && !isReady && silentSince === undefined && <p>Asking the probe …</p>}
+                {isReady && silentSince === undefined && status && status.not_ready.length > 0 && (
+                    <Alert>The probe is not ready: {status.not_ready.map(shown).join('; ')}.</Alert>
+                )}
                 {/* Another zone draws everything again. */}
                 <Fragment key={times}>
-                    {isReady && status && current === 'now' && <Now status={status} history={history} />}
+                    {isReady && status && current === 'now' && <Now status={status} history={history} restarted={restarted} />}
                     {isReady && current === 'traffic' && <Traffic settings={settings} about={about} fields={fields} />}
                     {isReady && current === 'quality' && <Quality settings={settings} about={about} fields={fields} />}
                     {isReady && current === 'flows' && <Flows settings={settings} about={about} fields={fields} />}

@@ -1,6 +1,21 @@
 // Parts that several views use.
 import type { ComponentChildren } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
 import type { Place } from './api';
+
+/** Marks a part of the page that is wider than it can be, as long as there is more at its right. */
+export function useMore<T extends HTMLElement>() {
+    const part = useRef<T>(null);
+    useEffect(() => {
+        const of = part.current!;
+        const mark = () => of.classList.toggle('more', of.scrollLeft + of.clientWidth < of.scrollWidth - 1);
+        const sizes = new ResizeObserver(mark);
+        [of, ...of.children].forEach((element) => sizes.observe(element));
+        of.addEventListener('scroll', mark);
+        return () => (sizes.disconnect(), of.removeEventListener('scroll', mark));
+    }, []);
+    return part;
+}
 
 /** A table that scrolls by itself where it is wider than the page. */
 export function Table(props: {
@@ -15,8 +30,9 @@ export function Table(props: {
     children: ComponentChildren;
 }) {
     const isNumber = (column: number) => (props.numbers?.includes(column) ? 'number' : undefined);
+    const part = useMore<HTMLDivElement>();
     return (
-        <div class={props.narrow ? 'scroll narrow' : 'scroll'} role="region" aria-label={props.label} tabIndex={0}>
+        <div ref={part} class={props.narrow ? 'scroll narrow' : 'scroll'} role="region" aria-label={props.label} tabIndex={0}>
             <table class={props.hasBars ? 'with-bars' : undefined}>
                 <caption class="unseen">{props.label}</caption>
                 <thead>
@@ -69,6 +85,9 @@ export function Alert(props: { children: ComponentChildren }) {
     );
 }
 
+/** What the sentence says to the users of a shell. */
+const LIST_OF_FIELDS = ' (weir fields lists all)';
+
 /** A sentence, and the expression with the place marked. */
 export function Mistake({ error, place }: { error: string; place?: Place }) {
     // Places are counted in characters, not in units of UTF-16.
@@ -77,7 +96,7 @@ export function Mistake({ error, place }: { error: string; place?: Place }) {
     const to = from + (place?.length ?? 0);
     return (
         <Alert>
-            <p>{error}</p>
+            <p>{error.replace(LIST_OF_FIELDS, '; the filter completes names while you write them')}</p>
             {place && (
                 <pre>
                     {characters.slice(0, from).join('')}

@@ -162,8 +162,7 @@ function FindingText({ finding }: { finding: Finding }) {
                 <strong>{shown(subject)}</strong>: {shown(summary)}
             </p>
             {impact && <p class="note">{shown(impact)}</p>}
-            {remedy && remedy.commands.length > 0 && <pre tabIndex={0}>{remedy.commands.map((command) => `# ${shown(command)}`).join('\n')}</pre>}
-            {remedy && remedy.steps.length > 0 && <p class="note">weir doctor --fix does this.</p>}
+            {remedy && remedy.commands.length > 0 && <pre tabIndex={0}>{remedy.commands.map((command, at) => `# ${shown(command)}${at === 0 && remedy.steps.length > 0 ? '   (--fix)' : ''}`).join('\n')}</pre>}
             {remedy?.note && <p class="note">{shown(remedy.note)}</p>}
         </li>
     );
@@ -172,6 +171,8 @@ function FindingText({ finding }: { finding: Finding }) {
 /** What `weir doctor` found when the probe started. */
 function Machine({ doctor }: { doctor: Doctor }) {
     const { examined, interfaces, counts, severities, findings, notes } = doctor;
+    // The findings are in the order of their severities, the most severe first.
+    const found = [...new Set(findings.map(({ severity }) => severity))];
     const of = (severity: string) => findings.filter((finding) => finding.severity === severity);
     return (
         <>
@@ -182,19 +183,16 @@ function Machine({ doctor }: { doctor: Doctor }) {
                     {instant(examined)}: {counts}. Later changes are not seen.
                 </p>
             )}
-            {Object.entries(severities).map(
-                ([severity, heading]) =>
-                    of(severity).length > 0 && (
-                        <section key={severity} class={severity}>
-                            <h3>{heading}</h3>
-                            <ul class="findings">
-                                {of(severity).map((finding, at) => (
-                                    <FindingText key={at} finding={finding} />
-                                ))}
-                            </ul>
-                        </section>
-                    ),
-            )}
+            {found.map((severity) => (
+                <section key={severity} class={severity}>
+                    <h3>{severities[severity] ?? words(severity)}</h3>
+                    <ul class="findings">
+                        {of(severity).map((finding, at) => (
+                            <FindingText key={at} finding={finding} />
+                        ))}
+                    </ul>
+                </section>
+            ))}
             {notes.map((note) => (
                 <p class="note" key={note}>
                     {shown(note)}.

@@ -8,7 +8,7 @@ import { Bar } from './parts';
 import { type Span, everyOf, everyText, parametersOf } from './range';
 import { Doubts, Empty, Memory, Nothing, type Scope, ScopeBars, type ViewProps, useScope } from './scope';
 import { type Layer, type Stack, StackPlot } from './stack';
-import { count, percent, short } from './text';
+import { count, many, percent, short } from './text';
 
 /** What the time line is stacked by. */
 const STACKS: [string, string][] = [
@@ -21,8 +21,8 @@ const STACKS: [string, string][] = [
     ['country', 'country'],
     ['as', 'autonomous system'],
 ];
-/** Groups of which a flow is in that of its source and in that of its destination. */
-const OF_BOTH_SIDES = ['host', 'country', 'as'];
+/** Groups of which a flow is in that of its source and in that of its destination, and those of its source alone. */
+const OF_BOTH_SIDES: Record<string, string> = { host: 'src_ip', country: 'src_country', as: 'src_as' };
 const LAYERS = 8;
 const ROWS = ['8', '20', '100', '1000'];
 const ROWS_OF_FILE = ROWS.slice(0, 3);
@@ -69,6 +69,7 @@ interface Line {
 
 function lineOf(rows: Flow[], by: string, figure: Figure, every_ms: number, span: Span, chooser: Chooser): Line {
     const column = columnOfSum(by, figure);
+    const grouped = groupsOf(by, figure);
     // Where intervals begin at multiples of their length by a local clock, that is the place of one of them.
     const start = rows.find((row) => row.interval_start)?.interval_start ?? 0;
     const phase = new Date(start as string | number).getTime() % every_ms;
@@ -77,8 +78,8 @@ function lineOf(rows: Flow[], by: string, figure: Figure, every_ms: number, span
     const layers = new Map<string, Layer>();
     let [after, elsewhere] = [0, 0];
     for (const row of rows) {
-        const key = isGroup(row) ? JSON.stringify(columnsOf(by).map((name) => row[name])) : '';
-        const titled = () => (isGroup(row) ? { label: groupText(row, by), ...choice(row, by, chooser) } : { label: 'others', title: 'All other groups' });
+        const key = isGroup(row) ? JSON.stringify(columnsOf(grouped).map((name) => row[name])) : '';
+        const titled = () => (isGroup(row) ? { label: groupText(row, grouped), ...choice(row, grouped, chooser) } : { label: 'others', title: 'All other groups' });
         const layer = layers.get(key) ?? { ...titled(), values: starts_ms.map(() => 0) };
         // Days on which clocks change are longer or shorter.
         const at = row.interval_start ? Math.round((Date.parse(String(row.interval_start)) - first) / every_ms) : NaN;
@@ -98,7 +99,10 @@ function lineOf(rows: Flow[], by: string, figure: Figure, every_ms: number, span
     return { by, figure, stack, after, elsewhere };
 }
 
-const hasSides = (by: string) => OF_BOTH_SIDES.includes(columnsOf(by)[0]!);
+const hasSides = (by: string) => columnsOf(by)[0]! in OF_BOTH_SIDES;
+
+/** What is summed up: flows by their sources, so that each counts once. */
+const groupsOf = (by: string, figure: Figure) => (hasSides(by) && figure === 'flows' ? by.replace(/^\w+/, (name) => OF_BOTH_SIDES[name]!) : by);
 
 /** The number that is stacked: of groups of both sides what a side sent, because each octet has one sender. */
 const columnOfSum = (by: string, figure: Figure) => (hasSides(by) && figure !== 'flows' ? `sent_${figure}` : figure);
@@ -129,7 +133,7 @@ function TimeLine({ scope, totals, figure }: { scope: Scope; totals: Totals | un
 function TimeLinePlot({ line, scope }: { line: Line; scope: Scope }) {
     const { by, figure, stack, after, elsewhere } = line;
     const { title, name, unit, rate, of } = FIGURES[figure];
-    const of_sides = figure === 'flows' ? 'A flow counts for both of its sides.' : `The ${name} of each are those that it sent.`;
+    const of_sides = figure === 'flows' ? 'A flow counts for its source.' : `The ${name} of each are those that it sent.`;
     return (
         <>
             <StackPlot
@@ -213,7 +217,7 @@ const ranked = (by: string, figure: Figure, rows: string): Parameters => ({ by, 
 
 function stacked(by: string, figure: Figure, every: string): Parameters {
     const column = columnOfSum(by, figure);
-    return { by, every, top: String(LAYERS), numbers: column, sort: column };
+    return { by: groupsOf(by, figure), every, top: String(LAYERS), numbers: column, sort: column };
 }
 
 /** What a file has the answers of: of each group all figures, one after another, which are of the same sums. */
@@ -294,7 +298,7 @@ function StoredTraffic({ scope }: { scope: Scope }) {
             {known && !isEmpty && !problems[0] && (
                 <>
                     <p role="status" aria-busy={isAsking}>
-                        Flows that began in this time: {count(known.flows)}, with {count(known.packets)} packets and {count(known.bytes)} octets of IP.
+                        Flows that began in this time: {count(known.flows)}, with {many(known.packets, 'packet')} and {many(known.bytes, 'octet')} of IP.
                     </p>
                     <TimeLine scope={scope} totals={totals} figure={figure} />
                     <div class="tables">

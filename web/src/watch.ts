@@ -18,6 +18,8 @@ export interface Watched {
     askedAbout?: number;
     /** Since when the probe does not answer, ms since 1970. */
     silentSince?: number;
+    /** When the probe started, if it has restarted since the page was opened, ms since 1970. */
+    restarted?: number;
     /** The probe wants the token. */
     needsToken: boolean;
     /** What it says instead of its status. */
@@ -47,7 +49,12 @@ async function next(before: Watched): Promise<Watched> {
             get<Status>('/status'),
             get<History>('/history', { after: after?.toString() }),
         ]);
-        return { about, askedAbout, status, history: known ? joined(known, later) : later, needsToken: false };
+        const started = before.status?.started_ms ?? status.started_ms;
+        const isRestarted = started !== status.started_ms;
+        const restarted = isRestarted ? status.started_ms : before.restarted;
+        // The samples of another run are all later than those that are known.
+        const history = known && !isRestarted ? joined(known, later) : later;
+        return { about, askedAbout, status, history, restarted, needsToken: false };
     } catch (error) {
         if (error instanceof Refusal) {
             // What it said before is for those who have the token.

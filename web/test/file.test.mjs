@@ -166,6 +166,14 @@ test('texts of an attacker stay text in a file', async () => {
     assert.ok(faults.length >= 2 && faults.every((fault) => /Content Security Policy|127\.0\.0\.1:9/.test(fault)), faults.join('\n'));
 });
 
+test('without JavaScript a file says what it has', async () => {
+    const { page } = await openFile(hostile, '', { javaScriptEnabled: false });
+    const text = (await page.locator('body').innerText()).trim();
+    assert.match(text, /^This page needs JavaScript for its tables and plots\. It has the flows of what was read\. read: .*; flows: \d+; written: /);
+    assert.ok(text.includes(`--where http_host != "${ATTACKS[1]} "`), text);
+    assert.equal(await page.locator('noscript *').count(), 1, 'a paragraph');
+});
+
 test('no view of a file has a serious fault, at any width, in light and dark', async () => {
     for (const width of SIZES) {
         for (const colorScheme of SCHEMES) {

@@ -90,6 +90,12 @@ test('the numbers are those of the ledger', async () => {
         for (const text of [summary, impact, ...(remedy?.commands ?? [])]) assert.ok(main.includes(text), text);
     }
     assert.ok(notes.every((note) => main.includes(note)), notes);
+    // The most severe first; what --fix does is marked, as the last sentence says.
+    const order = [...new Set(findings.map(({ severity }) => severity))];
+    const shownOrder = await page.locator('main section:has(.findings)').evaluateAll((sections) => sections.map((section) => section.className));
+    assert.deepEqual(shownOrder, order);
+    const fixed = findings.filter(({ remedy }) => remedy?.steps.length > 0 && remedy.commands.length > 0);
+    assert.equal(main.split('   (--fix)').length - 1, fixed.length);
     assert.deepEqual(faults, []);
     await close();
     assert.equal(await probe.stop(), 0);
@@ -170,6 +176,57 @@ test('a probe that goes away and comes back', async () => {
     const again = await Probe.start('--listen', probe.port);
     await alert.waitFor({ state: 'detached' });
     await received(0).waitFor();
+    await page.getByText(/^The probe has restarted at 20\d\d-.* UTC: all counters and lines begin then\.$/).waitFor();
+    assert.deepEqual(faults, []);
+});
+
+test('a link that is down is said on every view, until it is up', async () => {
+    const probe = await Probe.start();
+    const { page, faults, origin } = await open(probe);
+    await page.getByRole('heading', { name: 'Sinks', exact: true }).waitFor();
+    const alert = page.getByRole('alert').filter({ hasText: 'interface right is down, or has no link' });
+    assert.equal(await alert.count(), 0);
+    execFileSync('ip', ['link', 'set', 'left', 'down']);
+    try {
+        await alert.waitFor();
+        await page.goto(`${origin}/#probe`);
+        await page.getByRole('heading', { name: 'Probe', exact: true }).waitFor();
+        await alert.waitFor();
+    } finally {
+        execFileSync('ip', ['link', 'set', 'left', 'up']);
+    }
+    await alert.waitFor({ state: 'detached' });
+    assert.deepEqual(faults, []);
+});
+
+test('names of Wireshark have hints, and no sentence names a command of a shell', async () => {
+    const probe = await Probe.start();
+    const { page } = await open(probe, '#flows');
+    for (const [filter, sentence] of [
+        ['ip.addr == 10.0.0.2', 'write host 10.0.0.2'],
+        ['10.0.0.2', 'write host 10.0.0.2'],
+        ['tcp.port == 80', 'write tcp port 80'],
+        ['qqqqqqqq', 'the filter completes names while you write them'],
+    ]) {
+        await page.getByLabel('Filter').fill(filter);
+        await page.keyboard.press('Enter');
+        await page.getByRole('alert').filter({ hasText: `there is no field "${filter.split(' ')[0]}"; ${sentence}` }).waitFor();
+        assert.doesNotMatch(await page.getByRole('alert').textContent(), /weir fields/);
+    }
+});
+
+test('a table that is wider than the window says that there is more', async () => {
+    const probe = await Probe.start();
+    await sendTraffic(probe);
+    const { page, faults } = await open(probe, '#flows', { viewport: { width: 400, height: 800 } });
+    const table = page.getByRole('region', { name: 'Flows' });
+    await page.locator('.scroll.more').waitFor();
+    await table.evaluate((table) => (table.scrollLeft = table.scrollWidth));
+    await page.locator('.scroll:not(.more)').waitFor();
+    await table.evaluate((table) => (table.scrollLeft = 0));
+    await page.locator('.scroll.more').waitFor();
+    await page.setViewportSize({ width: 3000, height: 800 });
+    await page.locator('.scroll:not(.more)').waitFor();
     assert.deepEqual(faults, []);
 });
 

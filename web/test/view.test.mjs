@@ -83,6 +83,18 @@ test('the sums of traffic are those of weir read', async () => {
         assert.ok(last.length >= 60 && last.length <= 201, `${last.length} intervals`);
         assert.equal(last.reduce((sum, text) => sum + number(text), 0), (await said(page))[2], by);
     }
+    // Flows, too, although each has two hosts.
+    await page.getByLabel('Figure').selectOption('flows');
+    for (const by of ['host', 'subnet']) {
+        await page.getByLabel('Stacked by').selectOption({ label: by });
+        const label = `New flows per second by ${by}: flows in each interval`;
+        const rows = page.getByRole('table', { name: label }).locator('tbody tr');
+        await rows.first().waitFor();
+        await settled(page);
+        const last = await rows.evaluateAll((rows) => rows.map((row) => row.cells[row.cells.length - 1].textContent));
+        assert.equal(last.reduce((sum, text) => sum + number(text), 0), (await said(page))[0], by);
+        await page.getByText('A flow counts for its source.').waitFor();
+    }
     assert.deepEqual(faults, []);
     assert.equal(await view.stop(), 0);
 });
@@ -328,7 +340,7 @@ test('a store of transactions shows failed names and slowest URLs', async () => 
 test('stored flows have pages, and a flow its place and its neighbours', async () => {
     const view = await View.start(...CAPTURES);
     const all = read(CAPTURES).length;
-    const { page, faults } = await open(view, '#flows?top=20');
+    const { page, faults, origin } = await open(view, '#flows?top=20');
     await page.getByText(`${all} of ${all} flows match; the first 20 are shown.`).waitFor();
     const rows = page.locator('.flows tbody tr');
     const first = await rows.allTextContents();
@@ -342,10 +354,20 @@ test('stored flows have pages, and a flow its place and its neighbours', async (
     const dialog = page.getByRole('dialog');
     await dialog.getByText('end_time', { exact: true }).waitFor();
     await dialog.locator('.place').waitFor();
+    // What is 0 is behind the others.
+    assert.equal(await dialog.locator('details dt', { hasText: /^queue_lost$/ }).count(), 1);
+    assert.ok(!(await dialog.getByText('queue_lost', { exact: true }).isVisible()));
     await dialog.getByRole('link', { name: 'The same two hosts' }).click();
     await dialog.waitFor({ state: 'detached' });
     await page.waitForURL((url) => /where=host/.test(url.hash));
     await page.getByText(`of ${all} flows match`).waitFor();
+    // Of a flow that failed, the reason is the first.
+    const [refused] = read(CAPTURES, '--where', 'tcp_failure = refused');
+    await page.goto(`${origin}/#flows?where=tcp_failure+%3D+refused`);
+    await rows.first().click();
+    await dialog.getByText('end_time', { exact: true }).waitFor();
+    assert.equal(await dialog.locator('dt').first().textContent(), 'tcp_failure');
+    assert.match(await dialog.getByRole('heading').first().textContent(), new RegExp(`^.+:\\d+ to .+:${refused.dst_port}$`));
     assert.deepEqual(faults, []);
 });
 

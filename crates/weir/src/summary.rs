@@ -171,7 +171,7 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
         let RecordTotals { flows, packets, bytes } = all.saturating_sub(sink.filtered);
         let of = |n, thing| units::count(n, thing);
         let sizes = format!("{}, {} on the wire", of(packets, "packet"), of(bytes, "byte"));
-        fact("selected", format!("{flows} of {} for {}: {sizes}", of(all.flows, "flow"), sink.sink));
+        fact("selected", format!("{flows} of {}{}: {sizes}", of(all.flows, "flow"), for_sink(&sink.sink)));
     }
     for (reason, packets) in ledger.packets.refused.nonzero() {
         let which = match reason {
@@ -265,6 +265,11 @@ fn dropped(packets: &TrafficCounters) -> impl Iterator<Item = (u64, &'static str
 
 fn loss_sentence(key: &str) -> &'static str {
     ExportLossReason::ALL.iter().find(|reason| reason.key() == key).map_or("", |reason| reason.sentence())
+}
+
+/// The sink that records were selected for, unless it is the table that the user sees.
+fn for_sink(name: &str) -> String {
+    if name == "table:-" { String::new() } else { format!(" for {name}") }
 }
 
 #[cfg(test)]

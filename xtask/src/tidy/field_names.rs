@@ -10,19 +10,21 @@ use std::path::Path;
 
 /// Files that name fields, with the reason.
 #[rustfmt::skip]
-const ALLOWED: [(&str, &str); 17] = [
+const ALLOWED: [(&str, &str); 19] = [
     ("crates/actions/recorder/src/query.rs", "what the index knows of a flow without its record"),
     ("crates/ledger/src/reasons.rs", "a reason to refuse a packet, which has the name of a field"),
     ("crates/records/clickhouse/src/column_type.rs", "fields that every row has, and those of few values"),
     ("crates/records/clickhouse/src/schema.rs", "the order of rows, and an index"),
     ("crates/records/clickhouse/src/views.rs", "sums of fields"),
     ("crates/records/export/src/protobuf.rs", "names in goflow2's message, of which some are those of fields"),
+    ("crates/records/query/src/foreign_name.rs", "what names of Wireshark are here"),
     ("crates/records/query/src/order.rs", "numbers of a view, which are sums of fields"),
     ("crates/records/query/src/parser.rs", "the words ip, ip6 and layer2 stand for tests of a field"),
     ("crates/run/control/src/flows.rs", "a parameter of requests"),
     ("crates/run/control/src/overrides.rs", "JSON keys of overrides"),
     ("crates/show/top/src/columns.rs", "what of an answer is a column, and which flows failed"),
     ("crates/show/top/src/names.rs", "which values of an answer have names"),
+    ("crates/show/top/src/scan.rs", "what of an answer is a scan, and which flows it has"),
     ("crates/show/tcp-report/src/group_table.rs", "numbers of groups, one of which has the name of a field"),
     ("crates/show/tcp-report/src/known_fields.rs", "fields that connections have without being printed"),
     ("crates/weir/src/eve.rs", "JSON keys of Suricata and of overrides"),

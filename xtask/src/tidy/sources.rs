@@ -14,7 +14,7 @@ const LONGER: &[(&str, &str, usize)] = &[
     ("crates/records/export/src/tests/expected.rs", "record", 80),
     ("crates/records/export/src/tests/json_csv.rs", "expected", 108),
     ("crates/input/packet/src/tests/strategies.rs", "framed", 72),
-    ("crates/records/query/src/tests/expressions.rs", "errors_name_the_problem", 98),
+    ("crates/records/query/src/tests/expressions.rs", "errors_name_the_problem", 85),
     ("crates/records/query/src/tests/expressions.rs", "fields_are_compared_by_name_with_units_ranges_and_sets", 75),
     ("crates/dev/testkit/tests/all/truth.rs", "compared", 76),
     ("crates/dev/testkit/tests/all/tshark.rs", "enter", 97),

@@ -75,7 +75,7 @@ pub(crate) enum Problem {
     OpenSet,
     #[error("the set is empty")]
     EmptySet,
-    #[error("here {0} must follow")]
+    #[error("missing here: {0}")]
     Expected(String),
     #[error("{0:?} is too much here; join conditions with and, or")]
     Unexpected(String),
@@ -83,6 +83,8 @@ pub(crate) enum Problem {
     MixedAndOr,
     #[error("there is no field {name:?}{}", nearest(.near))]
     UnknownField { name: String, near: Vec<String> },
+    #[error("there is no field {name:?}; write {meant}")]
+    ForeignName { name: String, meant: String },
     #[error("there is no field {0:?}; for the application write application = {0}")]
     ApplicationName(&'static str),
     #[error("for flows in which {field} has a value write {field}, for the others not {field}")]

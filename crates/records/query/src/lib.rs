@@ -16,6 +16,7 @@ mod count_field;
 mod distinct;
 mod error;
 mod expression;
+mod foreign_name;
 mod group_field;
 mod group_sums;
 mod kept_groups;

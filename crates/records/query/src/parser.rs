@@ -14,6 +14,7 @@
 
 use crate::condition::{Check, Node, Test, TextOperator};
 use crate::error::{ExpressionError, Problem};
+use crate::foreign_name;
 use crate::lexer::{Operator, Token, TokenKind, tokens};
 use crate::limits::MAX_DEPTH;
 use crate::literal::{self, Literal, Values};
@@ -269,6 +270,9 @@ impl<'a> Parser<'a> {
             if let Some(application) = Application::ALL.iter().find(|known| known.name().eq_ignore_ascii_case(&name)) {
                 return Err(self.error(token.place(), Problem::ApplicationName(application.name())));
             }
+            if let Some(meant) = foreign_name::meant(&name, [self.peek(), self.peek_second()], self.text) {
+                return Err(self.error(token.place(), Problem::ForeignName { name, meant }));
+            }
             let near = near_names(&name.to_ascii_lowercase());
             return Err(self.error(token.place(), Problem::UnknownField { name, near }));
         };
@@ -405,7 +409,7 @@ impl<'a> Parser<'a> {
     fn literal(&mut self, field: Field) -> Parsed<Literal> {
         let token = self.peek();
         if !matches!(token.kind, TokenKind::Word | TokenKind::Quoted) {
-            return Err(self.expected(&format!("a value of {}: {}", field.name, field.kind)));
+            return Err(self.expected(&format!("a value of {} ({})", field.name, field.kind)));
         }
         self.next();
         literal::parse(&field, token.text, self.zone).map_err(|problem| self.error(token.place(), problem))
@@ -456,7 +460,7 @@ impl<'a> Parser<'a> {
     fn text_literal(&mut self, field: Field) -> Parsed<Box<str>> {
         let token = self.peek();
         if !matches!(token.kind, TokenKind::Word | TokenKind::Quoted) {
-            return Err(self.expected(&format!("a value of {}: {}", field.name, field.kind)));
+            return Err(self.expected(&format!("a value of {} ({})", field.name, field.kind)));
         }
         self.next();
         Ok(if matches!(field.kind, Kind::Words(_)) {

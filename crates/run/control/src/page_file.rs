@@ -2,7 +2,7 @@
 //!
 //! In: the files of the page that are embedded, among them the list of its questions, which the build of the page makes;
 //! and their answers. Out: HTML that loads nothing, and whose browser runs no other script than that of the page.
-//! Always: texts of traffic stay texts. No `<`, `>` or `&` of an answer is in the file, so none ends its element.
+//! Always: texts of traffic stay texts. No `<` or `>` of an answer or of a name is in the file, so none ends its element.
 
 use crate::page;
 use crate::stored::{StoredAnswer, StoredQuestion};
@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Where the parts are in the embedded `file.html`.
 const STYLE: &str = "<!-- style -->";
+const FACTS: &str = "<!-- facts -->";
 const ANSWERS: &str = "<!-- answers -->";
 const SCRIPT: &str = "<!-- script -->";
 
@@ -85,7 +86,8 @@ impl PageFile {
         let answers = plain(&format!("{{\"about\":{about},\"answers\":{{{}\n}}}}", answers.0));
         let mut html = String::with_capacity(self.frame.len() + self.style.len() + answers.len() + self.script.len());
         let mut rest = self.frame;
-        for (place, text) in [(STYLE, &self.style), (ANSWERS, &answers), (SCRIPT, &self.script)] {
+        let parts = [(STYLE, &self.style), (FACTS, &facts(about)), (ANSWERS, &answers), (SCRIPT, &self.script)];
+        for (place, text) in parts {
             let (before, after) =
                 rest.split_once(place).expect("the build of the page writes all places, in this order");
             html += before;
@@ -94,6 +96,21 @@ impl PageFile {
         }
         html + rest
     }
+}
+
+/// What the file has, in a sentence for browsers without JavaScript, as HTML.
+fn facts(about: &Value) -> String {
+    let facts = about["facts"].as_array().into_iter().flatten();
+    let facts = facts.filter_map(|fact| Some(format!("{}: {}", fact[0].as_str()?, fact[1].as_str()?)));
+    let text = format!("It has the flows of what was read. {}.", facts.collect::<Vec<_>>().join("; "));
+    let mut html = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' | '<' | '>' | '\u{2028}' | '\u{2029}' => drop(write!(html, "&#{};", u32::from(character))),
+            other => html.push(other),
+        }
+    }
+    html
 }
 
 impl PageQuestion {

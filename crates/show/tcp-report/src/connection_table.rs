@@ -294,8 +294,13 @@ fn name_of(names: &EndNames, connection: &Connection, side: usize) -> String {
 }
 
 impl<'a> ConnectionTable<'a> {
-    /// A list of these connections of a ranking. Columns without content are left out.
-    pub fn new(ranking: &'a [Connection], listed: Range<usize>, columns: &'static [ListColumn]) -> Self {
+    /// A list of these connections of a ranking. Columns without content, also in further rows, are left out.
+    pub fn new(
+        ranking: &'a [Connection],
+        listed: Range<usize>,
+        further: &[usize],
+        columns: &'static [ListColumn],
+    ) -> Self {
         let first = listed.start;
         let connections = &ranking[listed];
         let (first_ns, last_ns) = ranking.iter().fold((u64::MAX, 0), |(first, last), connection| {
@@ -309,7 +314,11 @@ impl<'a> ConnectionTable<'a> {
             false => column,
         };
         let sides = columns.iter().map(with_day).flat_map(|column| [(column, 0), (column, 1)]);
-        let text_columns: Vec<_> = sides.filter(|(column, side)| column.is_shown(*side, connections)).collect();
+        let is_shown = |(column, side): &(&ListColumn, usize)| {
+            column.is_shown(*side, connections)
+                || further.iter().any(|&index| column.is_shown(*side, &ranking[index..=index]))
+        };
+        let text_columns: Vec<_> = sides.filter(is_shown).collect();
         let mut columns: Vec<&ListColumn> = text_columns.iter().map(|&(column, _)| column).collect();
         columns.dedup_by_key(|column| column.heading);
         Self { connections, first, columns, text_columns, day, names: [None; 2] }

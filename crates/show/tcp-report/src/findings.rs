@@ -110,6 +110,11 @@ impl Finding {
         Self { kind, text, advice: None, figures, weight }
     }
 
+    /// A figure that is a text.
+    pub(crate) fn figure(&self, name: &str) -> Option<&str> {
+        self.figures.get(name)?.as_str()
+    }
+
     /// The finding as a JSON object.
     pub fn json(&self) -> Value {
         let mut object = Map::from_iter([("kind".into(), self.kind.key().into())]);
@@ -210,8 +215,8 @@ fn capture_findings(totals: &Totals) -> Vec<Finding> {
     }
     if ONE_WAY.is_reached(totals.one_way, totals.connections) {
         let (one_way, connections) = (totals.one_way, totals.connections);
-        let text =
-            format!("{one_way} of {} are captured in one direction only", units::count(connections, "connection"));
+        let (all, verb) = (units::count(connections, "connection"), if one_way == 1 { "is" } else { "are" });
+        let text = format!("{one_way} of {all} {verb} captured in one direction only");
         let figures = json!({"one_way": one_way, "connections": connections});
         findings.push(Finding::new(FindingKind::OneWay, one_way, text, figures));
     }

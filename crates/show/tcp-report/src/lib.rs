@@ -36,6 +36,7 @@ mod json;
 mod known_fields;
 mod lookup;
 mod memory;
+mod named;
 mod percent;
 mod plots;
 mod ranking;

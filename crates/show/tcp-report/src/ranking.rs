@@ -182,7 +182,7 @@ impl SortOrder {
     }
 
     /// Connections with a larger value come first.
-    fn value(self, connection: &Connection) -> [u64; 3] {
+    pub(crate) fn value(self, connection: &Connection) -> [u64; 3] {
         match self.numbers(connection) {
             None => [0; 3],
             Some([first, second]) if self.reversed => [1, !first, !second],

@@ -122,12 +122,17 @@ pub struct Analysis {
 }
 
 impl CaptureReport {
+    /// The indices of the connections of a part.
+    pub(crate) fn part(&self, part: Part) -> Range<usize> {
+        match part {
+            Part::Failed => 0..self.ungrouped,
+            Part::Others => self.failed..self.connections.len(),
+        }
+    }
+
     /// The indices of the listed connections of a part.
     pub(crate) fn listed(&self, part: Part) -> Range<usize> {
-        let (start, end) = match part {
-            Part::Failed => (0, self.ungrouped),
-            Part::Others => (self.failed, self.connections.len()),
-        };
+        let Range { start, end } = self.part(part);
         start..self.limited(end - start) + start
     }
 

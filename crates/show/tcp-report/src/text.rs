@@ -81,7 +81,7 @@ impl CaptureReport {
                 continue;
             }
             text.push('\n');
-            let table = ConnectionTable::new(&self.connections, listed, part.columns());
+            let table = ConnectionTable::new(&self.connections, listed, &[], part.columns());
             let table = table.with_names(self.options.end_names.as_ref());
             let mut left_out = String::new();
             for (number, mut columns) in table.text_chunks(&sorted).enumerate() {

@@ -23,7 +23,8 @@ impl CaptureReport {
         &mut self,
         read: impl FnOnce(&mut dyn PacketConsumer) -> Result<Pass, E>,
     ) -> Result<(), E> {
-        let wanted = Part::ALL.into_iter().flat_map(|part| self.listed(part).take(MAX_TIME_LINES));
+        let wanted =
+            Part::ALL.into_iter().flat_map(|part| self.listed(part).take(MAX_TIME_LINES).chain(self.named(part)));
         let mut reader = TimeLineReader::default();
         wanted.for_each(|index| reader.want(index, &self.connections[index]));
         let wanted = reader.wanted;

@@ -2,6 +2,7 @@
 
 use crate::list::List;
 use crate::row::Row;
+use crate::scan;
 use weir_text::units::{self, short};
 use weir_text::zone::Zone;
 
@@ -241,6 +242,9 @@ pub fn condition(list: List, row: &Row) -> String {
 
 /// What a group is called.
 pub fn title(list: List, row: &Row) -> String {
+    if scan::is_scan(row) {
+        return format!("scan {}", scan::ends(row));
+    }
     let (what, name) = match list {
         List::Hosts => ("host", host(row)),
         List::Pairs => ("pair", pair(row)),
@@ -293,6 +297,9 @@ fn server(row: &Row) -> String {
 }
 
 fn ends(row: &Row) -> String {
+    if scan::is_scan(row) {
+        return scan::ends(row);
+    }
     format!("{} → {}", endpoint(row, "src_ip", "src_port"), endpoint(row, "dst_ip", "dst_port"))
 }
 
@@ -338,6 +345,9 @@ fn percent(row: &Row) -> String {
 
 /// Why a flow failed.
 fn failure(row: &Row) -> String {
+    if scan::is_scan(row) {
+        return scan::failure(row);
+    }
     let mut reasons = Vec::from_iter(tcp_failure(row));
     let some = |name: &str| row.number(name).filter(|&number| number > 0);
     let code = some("dns_rcode").filter(|code| ![2, 3, 5].contains(code));

@@ -19,6 +19,7 @@ mod names;
 mod page;
 mod question;
 mod row;
+mod scan;
 mod screen;
 mod state;
 mod status;

@@ -11,6 +11,8 @@ pub enum Topic {
     Rows,
     /// Further rows: flows that have ended.
     Ended,
+    /// Sources of connections that never opened.
+    Scans,
     /// The fields of a flow.
     Detail,
     /// What the fields mean.

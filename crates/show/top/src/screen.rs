@@ -3,14 +3,15 @@
 use crate::columns::{self, Column};
 use crate::line::{HEADING, LOSS, Line, PLAIN, SELECTED, cut, width};
 use crate::list::List;
-use crate::row::Row;
+use crate::row::{Row, shown};
+use crate::scan;
 use crate::state::{Edit, State};
 use crate::status;
 use crate::table::table;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Modifier, Style};
 use weir_dpi::printable;
-use weir_text::units::span;
+use weir_text::units::{count, span};
 use weir_text::zone::Zone;
 
 /// The smallest terminal.
@@ -92,7 +93,8 @@ impl State {
             status::of_probe(self.status.as_ref(), columns)
         } else {
             let listing = self.listing();
-            let flows = listing.is_answered.then_some([listing.matching, listing.searched]);
+            let flows =
+                listing.is_answered.then_some([listing.matching + scan::flows(&listing.scans), listing.searched]);
             status::of_view(&self.about, flows, columns)
         };
         [Line::of_parts(parts, columns)].into_iter().chain(figures).collect()
@@ -166,28 +168,46 @@ impl State {
         let listing = self.listing();
         let of_group = listing.group.as_ref().map(|(title, _)| format!("flows of {title}"));
         let what = match (listing.list, self.is_live()) {
+            (List::Failures, _) if listing.is_answered => self.failures(),
             _ if of_group.is_some() => of_group.unwrap_or_default(),
             (List::Flows, true) => "current flows".into(),
             (List::Flows, false) => "stored flows".into(),
-            (List::Failures, true) if self.about.has_history => {
-                "failed flows, current and ended within 15 minutes".into()
-            }
-            (List::Failures, true) => "current flows that failed".into(),
-            (List::Failures, false) => "stored flows that failed".into(),
+            (List::Failures, _) => "failed flows".into(),
             (_, true) => "sums of current flows; ≥bit/s: at least, since the last answer".into(),
             (_, false) => "sums of stored flows: totals, no rates".into(),
         };
         let filter =
             if self.filter.trim().is_empty() { String::new() } else { format!("where {}", printable(&self.filter)) };
-        let number = if listing.is_answered { format!("{} match", listing.matching) } else { "asking …".into() };
+        let number = match (listing.is_answered, listing.list) {
+            (false, _) => "asking …".into(),
+            (_, List::Failures) => String::new(),
+            _ => format!("{} match", listing.matching),
+        };
         let part = match (listing.is_answered, listing.problems.is_empty()) {
             (true, false) => "damaged: this is what could be read",
-            (true, true) if !listing.is_complete => "not all were read in time",
+            (true, true) if !self.is_complete() => "not all were read in time",
             _ => "",
         };
         let room = columns.saturating_sub(24);
         let parts = [(cut(&filter, room), HEADING), (what, PLAIN), (part.into(), LOSS), (number, PLAIN)];
         Line::of_parts(parts, columns)
+    }
+
+    /// Which failures are listed, and how many there are. Those of scans are in no other number.
+    fn failures(&self) -> String {
+        let listing = self.listing();
+        let what = listing.group.as_ref().map_or_else(|| "failed".into(), |(title, _)| title.clone());
+        let scans = match listing.scans.len() {
+            0 => String::new(),
+            number => format!(", {} in {}", scan::flows(&listing.scans), count(number as u64, "scan")),
+        };
+        match (self.is_live(), listing.matching_ended) {
+            (true, Some(ended)) => {
+                format!("{what}: {} current; of the last 15 min: {ended} ended{scans}", listing.matching)
+            }
+            (true, None) => format!("{what}: {} current{scans}", listing.matching),
+            (false, _) => format!("{what}: {} stored{scans}", listing.matching),
+        }
     }
 
     /// A message, and the keys; or the filter that is edited.
@@ -224,6 +244,11 @@ impl State {
         }
         if let Some(refusal) = &self.refusal {
             return loss(refusal);
+        }
+        let reasons = self.status.as_ref().and_then(|status| status["not_ready"].as_array());
+        let reasons: Vec<String> = reasons.into_iter().flatten().map(shown).collect();
+        if !reasons.is_empty() {
+            return loss(&format!("not ready: {}", reasons.join("; ")));
         }
         if let [problem, others @ ..] = self.listing().problems.as_slice() {
             let more = match others.len() {

@@ -10,6 +10,7 @@ use crate::line::width;
 use crate::list::List;
 use crate::question::{Question, Questions, Topic, path};
 use crate::row::Row;
+use crate::scan;
 use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -65,6 +66,12 @@ pub struct Listing {
     last: HashMap<String, (u64, u64)>,
     current: Vec<Row>,
     ended: Vec<Row>,
+    /// Flows that have ended and match; `None` without an answer.
+    pub matching_ended: Option<u64>,
+    /// Whether all of them were looked at.
+    is_ended_complete: bool,
+    /// Scans, whose flows are in none of the rows above.
+    pub scans: Vec<Row>,
     /// The rows before answers without any flow: a probe that ends has none any more, before it is away.
     before_none: Vec<Row>,
 }
@@ -139,6 +146,9 @@ impl Listing {
             last: HashMap::new(),
             current: Vec::new(),
             ended: Vec::new(),
+            matching_ended: None,
+            is_ended_complete: true,
+            scans: Vec::new(),
             before_none: Vec::new(),
         }
     }
@@ -184,6 +194,7 @@ impl Listing {
                 self.rows.reverse();
             }
         }
+        self.rows.splice(..0, self.scans.iter().cloned());
         self.rows.truncate(top);
         self.rows.extend(others);
         let place = selected.and_then(|key| self.rows.iter().position(|row| row.key == key));
@@ -202,6 +213,7 @@ impl Listing {
     fn forget(&mut self) {
         self.last.clear();
         self.ended.clear();
+        (self.matching_ended, self.is_ended_complete) = (None, true);
         self.before_none.clear();
     }
 }
@@ -288,7 +300,8 @@ impl State {
 
     /// Whether the rows are all of them, and the files of a store without damage.
     pub fn is_complete(&self) -> bool {
-        self.listing().is_complete && self.listing().problems.is_empty()
+        let listing = self.listing();
+        listing.is_complete && listing.is_ended_complete && listing.problems.is_empty()
     }
 
     /// Whether times need their dates: more than a day is between two of them, or between one and now.
@@ -327,6 +340,9 @@ impl State {
                 if self.is_live() && self.about.has_history && self.listing().list == List::Failures {
                     ask(Topic::Ended, self.path_of_rows(true));
                 }
+                if self.has_scans() {
+                    ask(Topic::Scans, self.path_of_scans());
+                }
             }
         }
         // Files may have grown, and a probe that was away may be another one.
@@ -337,24 +353,51 @@ impl State {
         Questions { generation: self.generation, repeats, all }
     }
 
+    /// Whether scans are rows of their own. Only stored flows can be counted by their targets.
+    fn has_scans(&self) -> bool {
+        let listing = self.listing();
+        let is_stored = !self.is_live() || self.about.has_history;
+        is_stored && listing.list == List::Failures && listing.group.is_none()
+    }
+
+    fn path_of_scans(&self) -> String {
+        let expression = self.expression(&[scan::UNOPENED.into()]);
+        let parameters = [
+            ("where", expression.as_str()),
+            ("by", scan::BY),
+            ("count", scan::COUNTS),
+            ("sum", scan::SUMS),
+            ("sort", "flows"),
+            ("top", scan::MOST),
+            ("from", self.since()),
+        ];
+        path("/stored", &parameters)
+    }
+
+    /// Since when stored flows are asked for.
+    fn since(&self) -> &'static str {
+        if self.is_live() { FAILURES_SINCE } else { ALL_SINCE }
+    }
+
+    /// The filter and further conditions. Without these, places in the filter are those that the user sees.
+    fn expression(&self, conditions: &[String]) -> String {
+        let filter = self.filter.trim();
+        if conditions.is_empty() {
+            return filter.to_owned();
+        }
+        let filter = (!filter.is_empty()).then_some(filter);
+        let parts = filter.into_iter().chain(conditions.iter().map(String::as_str));
+        parts.map(|part| format!("({part})")).collect::<Vec<_>>().join(" and ")
+    }
+
     fn path_of_rows(&self, is_stored: bool) -> String {
         let listing = self.listing();
         let is_by_rate = listing.sort == RATE;
         let failed = (listing.list == List::Failures).then(|| columns::failed(is_stored));
-        let conditions = [listing.group.as_ref().map(|(_, condition)| condition.clone()), failed];
-        let conditions: Vec<String> = conditions.into_iter().flatten().collect();
-        let filter = self.filter.trim();
-        // Without conditions, places in the filter are those that the user sees.
-        let expression = match conditions.as_slice() {
-            [] => filter.to_owned(),
-            all => {
-                let filter = (!filter.is_empty()).then_some(filter);
-                let parts = filter.into_iter().chain(all.iter().map(String::as_str));
-                parts.map(|part| format!("({part})")).collect::<Vec<_>>().join(" and ")
-            }
-        };
+        let group = listing.group.as_ref().map(|(_, condition)| condition.clone());
+        let conditions: Vec<String> = [group, failed, scan::others(&listing.scans)].into_iter().flatten().collect();
+        let expression = self.expression(&conditions);
         let top = if is_by_rate { ROWS_FOR_RATES.max(self.settings.top) } else { self.settings.top }.to_string();
-        let since = if self.is_live() { FAILURES_SINCE } else { ALL_SINCE };
         let by = listing.list.group_fields().unwrap_or_default();
         let parameters = [
             ("where", expression.as_str()),
@@ -362,7 +405,7 @@ impl State {
             ("fields", if by.is_empty() { columns::FLOW_FIELDS } else { "" }),
             ("sort", if is_by_rate { BYTES } else { &listing.sort }),
             ("top", &top),
-            ("from", if is_stored { since } else { "" }),
+            ("from", if is_stored { self.since() } else { "" }),
         ];
         path(if is_stored { "/stored" } else { "/flows" }, &parameters)
     }
@@ -401,15 +444,18 @@ impl State {
             (Topic::Ended, 200) => {
                 let top = self.settings.top;
                 let listing = self.listing_mut();
-                listing.ended = Rows::new(listing.list, &body, true).rows;
+                let answer = Rows::new(listing.list, &body, true);
+                (listing.matching_ended, listing.is_ended_complete) = (Some(answer.matching), answer.is_complete);
+                listing.ended = answer.rows;
                 listing.arrange(top);
             }
+            (Topic::Scans, 200) => self.take_scans(&body),
             (Topic::Detail, 200) => {
                 let is_found = self.detail.as_mut().is_none_or(|detail| detail.take(&body));
                 self.refusal = (!is_found).then(|| "the flow has ended: these are its last figures here".into());
             }
             // The figures of a moment ago are still there.
-            (Topic::Status | Topic::Ended | Topic::Meanings | Topic::About, _) => {}
+            (Topic::Status | Topic::Ended | Topic::Scans | Topic::Meanings | Topic::About, _) => {}
             (Topic::Rows | Topic::Detail, 429 | 503) => {
                 self.refusal = Some(format!("no new answer: {}", self.sentence(status, &body)));
             }
@@ -442,6 +488,17 @@ impl State {
         let answer = Rows::new(listing.list, body, has_ended);
         listing.take(answer, time_ns, top);
         (self.refusal, self.before) = (None, None);
+    }
+
+    /// Takes scans. Where others than before are found, the rows without their flows are asked for at once.
+    fn take_scans(&mut self, body: &Value) {
+        let top = self.settings.top;
+        let listing = self.listing_mut();
+        let scans = scan::scans(body);
+        let is_other = scan::others(&scans) != scan::others(&listing.scans);
+        listing.scans = scans;
+        listing.arrange(top);
+        self.generation += u64::from(is_other);
     }
 
     /// Goes back to the last filter, and lets the user edit the one that is wrong.
@@ -573,7 +630,10 @@ impl State {
     fn open(&mut self) {
         let listing = self.listing();
         let Some(row) = listing.rows.get(listing.selected).filter(|row| !columns::is_others(row)) else { return };
-        if listing.list.group_fields().is_none() {
+        if scan::is_scan(row) {
+            let group = (columns::title(listing.list, row), scan::condition(row));
+            self.group = Some(Listing::new(List::Failures, None, Some(group)));
+        } else if listing.list.group_fields().is_none() {
             self.detail = Some(Detail::new(row));
         } else {
             let group = (columns::title(listing.list, row), columns::condition(listing.list, row));

@@ -80,20 +80,34 @@ fn losses(status: &Value) -> Vec<(String, Style)> {
     parts
 }
 
+/// A store, and any sink of Parquet files, holds records until a file is complete: nothing that the user has to mend.
+fn is_collecting(sink: &str) -> bool {
+    sink.starts_with("parquet:")
+}
+
 /// `1 sink waits:`, `1 of 2 sinks waits:`, `2 of 3 sinks wait:`
 fn waiting_sinks(waiting: usize, all: usize) -> String {
     let of_all = if all == 1 { String::new() } else { format!("{waiting} of ") };
     format!("{of_all}{} {}:", count(all as u64, "sink"), if waiting == 1 { "waits" } else { "wait" })
 }
 
-/// Sinks with records in their queue or on disk, those with the most first.
+/// Sinks with records in their queue or on disk, those with the most first; and how many records are for files that are
+/// not complete.
 fn sinks(sinks: &Value) -> Vec<(String, Style)> {
     let of = |sink: &Value, key: &str| sink[key]["flows"].as_u64().unwrap_or_default();
     let sinks = sinks.as_array().map_or(&[][..], Vec::as_slice);
+    let mut collected = 0_u64;
     let mut waiting: Vec<(u64, u64, String)> = sinks
         .iter()
         .map(|sink| {
             (of(sink, "waiting"), of(sink, "spooled"), sink["sink"].as_str().map(printable).unwrap_or_default())
+        })
+        .map(|(queue, spool, name)| match is_collecting(&name) {
+            true => {
+                collected = collected.saturating_add(queue);
+                (0, spool, name)
+            }
+            false => (queue, spool, name),
         })
         .filter(|(queue, spool, _)| queue.saturating_add(*spool) > 0)
         .collect();
@@ -110,6 +124,9 @@ fn sinks(sinks: &Value) -> Vec<(String, Style)> {
         let on_disk = if spool > 0 { format!(" + {} on disk", short(spool)) } else { String::new() };
         let text = format!("{} {}{on_disk}", cut(&name, 40), short(queue));
         parts.push((text, if spool > 0 { LOSS } else { PLAIN }));
+    }
+    if collected > 0 {
+        parts.push((format!("{} collected for files", short(collected)), PLAIN));
     }
     parts
 }

@@ -105,7 +105,11 @@ fn columns_of(fields: &[&weir_fields::Column], flows: &[FlowRecord]) -> Vec<Colu
         let rank = if at == required { 0 } else { at as u16 + 1 + if is_time(field) { RANK_OF_TIMES } else { 0 } };
         let cell = |flow| {
             let (value, words) = (field.read(flow), field.properties.words);
-            words.and_then(|words| words.of_number(&value)).map_or_else(|| text(&value), Into::into)
+            match value {
+                FieldValue::Unsigned(ns) if field.unit == "ns" => units::span(ns),
+                FieldValue::Float(ns) if field.unit == "ns" => units::span(ns as u64),
+                value => words.and_then(|words| words.of_number(&value)).map_or_else(|| text(&value), Into::into),
+            }
         };
         Column::new(field.name, is_number, flows.iter().map(cell)).optional(rank)
     };

@@ -23,6 +23,8 @@ const SPARKLINE_COLUMNS: u64 = 40;
 const BAR_COLUMNS: usize = 30;
 /// Intervals without records that a time line lists one by one.
 const MAX_GAP: u64 = 60;
+/// An interval is partial if packets leave out more of it than this part: one in a hundred.
+const LEAST_PART: u64 = 100;
 
 /// A view and how it is written.
 pub struct ViewTable {
@@ -207,6 +209,8 @@ impl ViewTable {
             // Where the clocks change, intervals are longer or shorter.
             let Range { start, end } = zone.interval(start_ns, every_ns);
             let rate = units::rate(8.0 * row.sums.all_bytes() as f64 / ((end - start) as f64 / 1e9), "bit/s");
+            let mark = if self.is_partial(&(start..end)) { "*" } else { "" };
+            let rate = format!("{mark}{rate}");
             (time, Some(row), rate)
         };
         let (mut lines, mut next_ns) = (Vec::new(), None);
@@ -224,6 +228,31 @@ impl ViewTable {
             next_ns = Some(zone.interval(start(row), every_ns).end).filter(|&end| end < u64::MAX);
         }
         (days, lines)
+    }
+
+    /// Whether the packets of an interval leave out a part of it, because it is the first or the last one.
+    fn is_partial(&self, interval: &Range<u64>) -> bool {
+        let (total, length) = (self.view.total(), interval.end - interval.start);
+        let [before, behind] =
+            [total.first_ns.saturating_sub(interval.start), interval.end.saturating_sub(total.last_ns)];
+        before.saturating_add(behind) > length / LEAST_PART
+    }
+
+    /// What the mark at the rates of the first and of the last interval means, if one has it.
+    fn partial_intervals(&self, every_ns: u64) -> Option<String> {
+        let (zone, total) = (Zone::current(), self.view.total());
+        let [first, last] = [total.first_ns, total.last_ns].map(|ns| zone.interval(ns, every_ns));
+        let parts = [
+            (&first, "begin", total.first_ns - first.start, "after the start of the first one"),
+            (&last, "end", last.end - total.last_ns, "before the end of the last one"),
+        ];
+        // At least one of two parts is half of what they are together.
+        let is_long = |interval: &Range<u64>, ns: u64| ns > (interval.end - interval.start) / LEAST_PART / 2;
+        let parts =
+            parts.into_iter().filter(|(interval, _, ns, _)| self.is_partial(interval) && is_long(interval, *ns));
+        let parts: Vec<String> =
+            parts.map(|(_, verb, ns, place)| format!("{verb} {} {place}", units::span(ns))).collect();
+        (!parts.is_empty()).then(|| format!("* rates of whole intervals: the packets {}\n", parts.join(" and ")))
     }
 
     /// The rows below the groups: those that are not shown, those without memory, and the total.
@@ -414,6 +443,7 @@ impl ViewTable {
             let what = self.limited();
             text += &format!("{bytes} of {what} that did not fit are in \"others (no memory)\" (--groups {groups})\n");
         }
+        text += &every_ns.filter(|_| noun == "interval").and_then(|ns| self.partial_intervals(ns)).unwrap_or_default();
         let (spread, uncut) = (view.spread_flows(), view.long_flows());
         if spread > 0 {
             text += &format!(
@@ -474,6 +504,8 @@ fn key_text(field: &GroupField, value: &FieldValue) -> String {
     field.append_text(value, &mut text);
     match String::from_utf8(text) {
         Ok(text) if !text.is_empty() => text,
+        // Only layer-2 flows are without.
+        _ if field.is_protocol() => "no IP".into(),
         _ => "-".into(),
     }
 }

@@ -198,8 +198,8 @@ fn ask(state: &mut State, remote: &mut RemoteProbe, started: Instant, stop: &Ato
 /// Prints one screen.
 fn once(mut state: State, remote: &mut RemoteProbe, limit: Duration, stop: &AtomicBool) -> Result<RunStatus, Error> {
     let started = Instant::now();
-    // Rates need two answers, and the figures of an interval.
-    let mut missing = if state.is_live() { 2 } else { 1 };
+    // Rates need two answers, and the figures of an interval; failures without those of scans, too.
+    let mut missing = if state.is_live() || state.settings().list == List::Failures { 2 } else { 1 };
     let interval = Duration::from_nanos(state.settings().interval_ns);
     while !stop.load(Relaxed) {
         let is_answered = ask(&mut state, remote, started, stop);

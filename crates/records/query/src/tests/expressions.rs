@@ -214,6 +214,36 @@ fn the_service_port_is_that_of_the_responder_unless_the_start_was_not_seen() {
     check(&flow, &["service_port = 50000"], &[]);
 }
 
+#[test]
+fn names_of_wireshark_have_hints_that_are_valid_expressions() {
+    for (expression, meant) in [
+        ("ip.addr == 10.1.0.11", "host 10.1.0.11"),
+        ("ip.src==10.1.0.11", "src host 10.1.0.11"),
+        ("ip.dst != 10.1.0.11", "not dst host 10.1.0.11"),
+        ("ipv6.addr eq 2001:db8::1", "host 2001:db8::1"),
+        ("tcp.port == 80", "tcp port 80"),
+        ("tcp.srcport == 80 and udp", "tcp src port 80"),
+        ("tcp.dstport eq 80", "tcp dst port 80"),
+        ("udp.port == 53", "udp port 53"),
+        ("http.host == \"www.example\"", "http_host = \"www.example\""),
+        ("http.response.code >= 400", "http_status >= 400"),
+        ("dns.qry.name == www.example", "dns_name = www.example"),
+        ("tls.handshake.extensions_server_name != 'www.example'", "sni != 'www.example'"),
+        ("eth.addr == 02:00:00:00:00:01", "mac 02:00:00:00:00:01"),
+        ("eth.src == 02:00:00:00:00:01", "src mac 02:00:00:00:00:01"),
+        ("vlan.id == 7", "vlan 7"),
+        ("ip.proto == 47", "proto 47"),
+    ] {
+        let text = error(expression);
+        let name = expression.split([' ', '=']).next().unwrap();
+        assert_eq!(text.lines().next().unwrap(), format!("there is no field {name:?}; write {meant}"));
+        assert!(Expression::new(meant).is_ok(), "{meant}");
+    }
+    assert!(error("ip.addr").starts_with("there is no field \"ip.addr\"; write host VALUE\n"));
+    assert!(error("http.host").starts_with("there is no field \"http.host\"; write http_host = VALUE\n"));
+    assert!(error("http.host contains x").starts_with("there is no field \"http.host\"; write http_host contains x\n"));
+}
+
 /// The error of an expression.
 fn error(expression: &str) -> String {
     Expression::new(expression).expect_err(expression).to_string()
@@ -226,11 +256,44 @@ fn errors_mark_the_place() {
         "there is no field \"byts\"; did you mean bytes?\n  \
          src net 10.0.0.0/8 and byts > 1M\n                         ^^^^"
     );
-    assert_eq!(error("tcp and"), "here a condition, as in port 443 or bytes > 1M must follow\n  tcp and\n         ^");
+    assert_eq!(error("tcp and"), "missing here: a condition, as in port 443 or bytes > 1M\n  tcp and\n         ^");
     // Control characters are not printed, and a long expression is cut.
     let long = format!("bytes > 1 and {} x\u{1b}[31m", "packets > 1 and ".repeat(50));
     let text = error(&long);
     assert!(!text.contains('\u{1b}') && text.lines().all(|line| line.chars().count() < 150), "{text}");
+}
+
+#[test]
+fn errors_name_what_is_missing_and_what_else_was_meant() {
+    for (expression, place, sentence) in [
+        ("bytes 5", 6, "missing here: an operator (= != < <= > >= in), as in bytes > 1M"),
+        ("bytes >", 7, "missing here: a value of bytes (a number of octets)"),
+        ("src bytes > 1", 4, "missing here: host, net, port, mac, as, country or an address"),
+        (
+            "sni endswith .example",
+            4,
+            "missing here: an operator (= != in starts-with ends-with contains), as in sni ends-with",
+        ),
+        ("end_reason idle", 11, "missing here: an operator (= != in starts-with ends-with contains)"),
+        ("fwd_tcp_flags S", 14, "missing here: an operator (= != in contains), as in flags contains SA"),
+        ("src_ip 10.0.0.1", 7, "missing here: an operator (= != in), as in src_ip = 192.0.2.0/24"),
+        ("ether 02:00:00:00:00:01", 6, "missing here: src, dst or host, and a MAC address"),
+        ("bytes eq", 6, "missing here: an operator"),
+        ("443", 0, "there is no field \"443\"; write port 443"),
+        ("10.1.0.11", 0, "there is no field \"10.1.0.11\"; write host 10.1.0.11"),
+        ("tcp and 2001:db8::/32", 8, "there is no field \"2001:db8::/32\"; write net 2001:db8::/32"),
+        ("02:00:00:00:00:01", 0, "there is no field \"02:00:00:00:00:01\"; write mac 02:00:00:00:00:01"),
+    ] {
+        assert_error(expression, place, sentence);
+    }
+}
+
+/// Asserts that an expression is wrong at a place, and how the sentence begins.
+fn assert_error(expression: &str, place: usize, sentence: &str) {
+    let text = error(expression);
+    assert!(text.starts_with(sentence), "{expression}: {text}");
+    let mark = text.lines().last().unwrap();
+    assert_eq!(mark.find('^').unwrap() - 2, place, "{expression}: {text}");
 }
 
 #[test]
@@ -242,7 +305,6 @@ fn errors_name_the_problem() {
         ("foo", 0, "there is no field \"foo\" (weir fields lists all)"),
         ("bytes", 0, "0 is a value of bytes, too; compare it, as in bytes > 0"),
         ("not src_local", 4, "0 is a value of src_local, too; compare it, as in src_local > 0"),
-        ("bytes 5", 6, "here an operator (= != < <= > >= in), as in bytes > 1M must follow"),
         ("tcp and TLS", 8, "there is no field \"tls\"; for the application write application = tls"),
         ("sni is null", 4, "for flows in which sni has a value write sni, for the others not sni"),
         (
@@ -252,7 +314,6 @@ fn errors_name_the_problem() {
         ),
         ("application = ''", 14, "application has no empty value; for flows without a value write not application"),
         ("approximate = ''", 14, "approximate has no empty value; for flows without a value write not approximate"),
-        ("bytes >", 7, "here a value of bytes: a number of octets must follow"),
         ("bytes > many", 8, "\"many\" is not a number, and bytes is a number of octets"),
         ("bytes > 1x", 8, "\"x\" is not a unit of bytes; use k, M, G, T (decimal) or Ki, Mi, Gi, Ti (binary)"),
         ("bytes > 10s", 8, "bytes is a number of octets: it has no unit \"s\""),
@@ -277,7 +338,6 @@ fn errors_name_the_problem() {
         ("net 10.0.0.0/33", 4, "an IPv4 prefix has at most 32 bits"),
         ("net ::/129", 4, "an IPv6 prefix has at most 128 bits"),
         ("src_ip in 10.0.0.1-::1", 10, "the addresses of a range must both be IPv4 or both IPv6"),
-        ("src bytes > 1", 4, "here host, net, port, mac, as, country or an address must follow"),
         ("duration > 5", 11, "duration needs a unit of time, as in 5s"),
         ("duration > 5k", 11, "\"k\" is not a unit of duration; use ns, us, ms, s, m, h or d"),
         ("start_time > yesterday", 13, "\"yesterday\" is not a time; write for example 2026-11-20T12:00:00Z"),
@@ -304,7 +364,6 @@ fn errors_name_the_problem() {
         ("tcp & udp", 4, "'&' has no meaning here; write && or and"),
         ("tcp; drop", 3, "';' has no meaning here"),
         ("ümlaut", 0, "'ü' has no meaning here"),
-        ("443", 0, "there is no field \"443\""),
         (
             "udp and greater 100",
             8,
@@ -315,21 +374,12 @@ fn errors_name_the_problem() {
             0,
             "less is about the length of a packet, which a flow does not have; select packets with -f 'less N'",
         ),
-        ("sni endswith .example", 4, "here an operator (= != in starts-with ends-with contains), as in sni ends-with"),
-        ("end_reason idle", 11, "here an operator (= != in starts-with ends-with contains)"),
-        ("fwd_tcp_flags S", 14, "here an operator (= != in contains), as in flags contains SA must follow"),
-        ("src_ip 10.0.0.1", 7, "here an operator (= != in), as in src_ip = 192.0.2.0/24 must follow"),
-        ("ether 02:00:00:00:00:01", 6, "here src, dst or host, and a MAC address must follow"),
         ("ether src 10.0.0.1", 10, "\"10.0.0.1\" is not a MAC address, which mac is"),
         ("port eq", 5, "\"eq\" is not a number"),
-        ("bytes eq", 6, "here an operator"),
         ("src as AS5", 7, "\"AS5\" is not a number, and as is a number, from 0 to 4294967295"),
         ("tcp and\n\tbyts > 1", 9, "there is no field \"byts\"; did you mean bytes?"),
     ] {
-        let text = error(expression);
-        assert!(text.starts_with(sentence), "{expression}: {text}");
-        let mark = text.lines().last().unwrap();
-        assert_eq!(mark.find('^').unwrap() - 2, place, "{expression}: {text}");
+        assert_error(expression, place, sentence);
     }
 }
 

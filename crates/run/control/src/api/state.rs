@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 use utoipa::ToSchema;
 
 /// The process is alive.
@@ -45,6 +46,10 @@ pub(super) struct Status {
     ledger: Value,
     /// Pipelines that do not respond. Their counters are older, so the ledger may not balance.
     pipelines_without_response: Vec<String>,
+    /// Why the probe is not ready, as `/ready` says it; empty if it is.
+    not_ready: Vec<String>,
+    /// When the probe started, ms since 1970.
+    started_ms: u64,
 }
 
 /// What answers: a running probe, or weir view of what is stored
@@ -131,6 +136,8 @@ pub(super) async fn status(State(api): State<Arc<Api>>) -> Answer {
         interval: interval.clone(),
         ledger: json!(ledger.json()),
         pipelines_without_response: silent.collect(),
+        not_ready: reasons(&snapshot.report),
+        started_ms: api.client.exchange.started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
     };
     Ok(answer(StatusCode::OK, status))
 }

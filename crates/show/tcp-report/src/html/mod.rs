@@ -52,7 +52,11 @@ impl CaptureReport {
         }
         if self.totals.connections > 0 {
             let classes = class_columns(&self.totals);
-            let _ = write!(page, "<h2>Segments by class</h2>\n<table>\n{}</table>\n", table_rows(&classes));
+            let _ = write!(
+                page,
+                "<h2>Segments by class</h2>\n<div class=\"wide\">\n<table>\n{}</table>\n</div>\n",
+                table_rows(&classes)
+            );
         }
         if let Some(comparison) = &self.comparison {
             let _ = write!(
@@ -116,15 +120,24 @@ impl CaptureReport {
             return Ok(());
         }
         let title = if part == Part::Failed { "Failed connections" } else { "Connections" };
-        let table = ConnectionTable::new(&self.connections, listed, part.columns());
+        let further = self.named(part);
+        let table = ConnectionTable::new(&self.connections, listed, &further, part.columns());
         let searched = match self.list_counts(part) {
-            (all, listed, _) if listed < all => format!(" Search and sorting are of these {listed}, not of all {all}."),
+            (all, listed, _) if listed < all => {
+                let rows = listed + further.len() as u64;
+                let more = match further.len() {
+                    0 => String::new(),
+                    1 => " The last row is one more, which \u{201c}Found\u{201d} is about.".into(),
+                    number => format!(" The last {number} rows are more, which \u{201c}Found\u{201d} is about."),
+                };
+                format!("{more} Search and sorting are of these {rows}, not of all {all}.")
+            }
             _ => String::new(),
         };
         let _ = write!(
             page,
             "<h2>{title}</h2>\n<p class=\"faint\">{}.{searched} In a cell with two values the upper one is of the client, the lower one of the \
-             server.</p>\n<table class=\"list\">\n<thead>\n<tr><th class=\"l\">#</th><th class=\"l\">client, server</th>",
+             server.</p>\n<div class=\"wide\">\n<table class=\"list\">\n<thead>\n<tr><th class=\"l\">#</th><th class=\"l\">client, server</th>",
             escape(&self.list_description(part))
         );
         for column in &table.columns {
@@ -140,7 +153,10 @@ impl CaptureReport {
             out.write_all(page.as_bytes())?;
             page.clear();
         }
-        let _ = write!(page, "</tbody>\n</table>\n<p class=\"faint\">{}.</p>\n", escape(&table.legend()));
+        for index in further {
+            self.append_row(&table, index, &self.connections[index], page);
+        }
+        let _ = write!(page, "</tbody>\n</table>\n</div>\n<p class=\"faint\">{}.</p>\n", escape(&table.legend()));
         Ok(())
     }
 

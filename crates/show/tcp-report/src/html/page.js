@@ -12,7 +12,7 @@ for (const table of document.querySelectorAll("table.list")) {
   box.setAttribute("aria-label", "search the list");
   const found = document.createElement("span");
   line.append(box, found);
-  table.before(line);
+  table.parentNode.before(line);
   box.addEventListener("input", () => {
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;

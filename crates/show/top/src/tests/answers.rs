@@ -123,6 +123,18 @@ pub fn ended_failures() -> Value {
     json!({"matching": 5, "read": 9, "complete": true, "problems": [], "flows": rows})
 }
 
+/// Sums by source of flows that never opened.
+pub fn sources() -> Value {
+    let source = |address: &str, [flows, hosts, ports]: [u64; 3]| {
+        let counts = json!({"src_ip": address, "flows": flows, "hosts": hosts, "hosts_error": u64::from(hosts > 512),
+            "ports": ports, "ports_error": 0, "no_answer": flows - 2, "refused": 2, "half_open": 0});
+        group(counts, 1)
+    };
+    let rows =
+        [source("192.0.2.99", [6402, 1023, 22]), source("192.0.2.98", [40, 1, 20]), source("192.0.2.7", [9, 3, 1])];
+    json!({"matching": 6451, "read": 9000, "complete": true, "problems": [], "groups": rows})
+}
+
 /// What a probe answers; octets have grown by this.
 pub fn of_probe(grown: u64) -> impl Fn(Topic, &str) -> Option<(u16, Value)> {
     move |topic, path| {
@@ -130,6 +142,7 @@ pub fn of_probe(grown: u64) -> impl Fn(Topic, &str) -> Option<(u16, Value)> {
             Topic::About => return None,
             Topic::Status => status(),
             Topic::Ended => ended_failures(),
+            Topic::Scans => json!({"groups": []}),
             Topic::Rows if path.contains("by=") => groups(grown),
             Topic::Rows if path.contains("http_status%20%3E%3D") => failures(),
             Topic::Rows => flows(grown),

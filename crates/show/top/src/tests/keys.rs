@@ -232,7 +232,7 @@ fn a_probe_that_is_away_leaves_its_last_figures() {
     let lines = screen(&mut state, 80, 24);
     assert!(!lines[22].contains("no answer") && !lines[0].contains("OLD") && !asks_who(&state), "{lines:?}");
     state.key(Key::Character('6'));
-    assert!(screen(&mut state, 80, 24)[5].starts_with("current flows that failed"), "without a history");
+    assert!(screen(&mut state, 80, 24)[5].starts_with("failed flows"), "without a history");
 }
 
 #[test]

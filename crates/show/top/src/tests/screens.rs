@@ -190,6 +190,76 @@ fn sinks_that_wait_are_counted_in_words() {
     assert_eq!(line(&[0, 8, 7]), "2 of 3 sinks wait:  s 8  s 7");
 }
 
+#[test]
+fn failures_are_counted_whether_they_are_current_or_have_ended() {
+    let mut state = answered(live(List::Failures));
+    assert_eq!(screen(&mut state, 80, 24)[5], "failed: 6 current; of the last 15 min: 5 ended");
+    let mut state = answered(stored(List::Failures));
+    assert_eq!(screen(&mut state, 80, 24)[5], "failed: 6 stored");
+}
+
+#[test]
+fn a_scan_is_a_row_in_place_of_its_flows() {
+    for (mut state, what) in [
+        (live(List::Failures), "failed: 6 current; of the last 15 min: 5 ended, 6442 in 2 scans"),
+        (stored(List::Failures), "failed: 6 stored, 6442 in 2 scans"),
+    ] {
+        for _ in 0..2 {
+            answer(&mut state, 1, |topic, path| match topic {
+                Topic::Scans => Some((200, super::answers::sources())),
+                _ => of_probe(0)(topic, path),
+            });
+        }
+        let lines = screen(&mut state, 160, 24);
+        assert_eq!(lines[5], what);
+        assert!(lines[7].contains("192.0.2.99 → ~1023 hosts, 22 ports"), "{lines:?}");
+        assert!(lines[7].contains("scan: no answer ×6400, refused ×2"), "{lines:?}");
+        assert!(lines[8].contains("192.0.2.98 → 1 host, 20 ports") && !lines[9].contains("scan"), "{lines:?}");
+        let questions = state.questions();
+        let left_out = "not%20%28src_ip%20in%20%7B192.0.2.99,%20192.0.2.98%7D%20and%20tcp_failure%20in%20";
+        for question in questions.all.iter().filter(|question| matches!(question.topic, Topic::Rows | Topic::Ended)) {
+            assert!(question.path.contains(left_out), "{}", question.path);
+        }
+        // Its flows, and back.
+        state.key(Key::Enter);
+        answer(&mut state, 2, of_probe(0));
+        let path = super::path_of_rows(&state);
+        assert!(
+            path.contains("%28src_ip%20%3D%20192.0.2.99%20and%20tcp_failure") && !path.contains("not%20%28src_ip%20in"),
+            "{path}"
+        );
+        assert!(screen(&mut state, 120, 24)[5].starts_with("scan 192.0.2.99 → ~1023 hosts, 22 ports: 6 "));
+        state.key(Key::Escape);
+        assert!(super::path_of_rows(&state).contains(left_out));
+    }
+}
+
+/// A store collects records until a file is complete, also while all is well.
+#[test]
+fn records_that_a_store_collects_do_not_wait() {
+    let line = |sinks: serde_json::Value| {
+        let mut state = live(List::Hosts);
+        answer(&mut state, 1, |topic, _| (topic == Topic::Status).then(|| (200, json!({"ledger": {"sinks": sinks}}))));
+        screen(&mut state, 80, 24)[3].clone()
+    };
+    let store = json!({"sink": "parquet:/var/lib/weir", "waiting": {"flows": 322}});
+    assert_eq!(line(json!([store])), "no record waits for 1 sink  322 collected for files");
+    let away = json!({"sink": "json+tcp://192.0.2.1:1", "waiting": {"flows": 7}});
+    assert_eq!(line(json!([store, away])), "1 of 2 sinks waits:  json+tcp://192.0.2.1:1 7  322 collected for files");
+}
+
+#[test]
+fn a_probe_that_is_not_ready_says_why() {
+    let mut state = live(List::Hosts);
+    let reason = "interface eth0 is down, or has no link";
+    answer(&mut state, 1, |topic, path| match topic {
+        Topic::Status => Some((200, json!({"ledger": {"sinks": []}, "not_ready": [reason]}))),
+        _ => of_probe(0)(topic, path),
+    });
+    assert_eq!(screen(&mut state, 80, 24)[22], format!("not ready: {reason}"));
+    assert!(state.page(80).ends_with(&format!("not ready: {reason}\n")));
+}
+
 /// Names of two columns a character.
 #[test]
 fn wide_characters_leave_columns_in_place() {

@@ -10,7 +10,8 @@ use testbed::served::Served;
 use testbed::terminal::Terminal;
 use testbed::viewed::Viewed;
 use testbed::{
-    Background, Pcap, assert_usage_errors, captures, command, failure, request_and_response, signal, success, text_of,
+    Background, Pcap, assert_usage_errors, captures, command, failure, number, request_and_response, signal, success,
+    tcp, text_of,
 };
 
 /// `weir top` on a terminal.
@@ -231,6 +232,28 @@ fn once_prints_what_a_probe_has_now() {
     assert_eq!(rows(&out, "server ")[0][1], "0", "no octets between two answers: {out}");
     served.probe.stop(0);
     assert!(failure(1, ["top", &url, "--once"]).contains("Connection refused"));
+}
+
+/// Two connections without an answer, and a scan, of which all have ended.
+#[test]
+fn failures_that_have_ended_are_counted_and_a_scan_is_a_row() {
+    let Some(mut served) = Served::start(&["--interval", "200ms", "--idle", "200ms"]) else { return };
+    let syn = |source: u8, port, target: u8| tcp(([10, 0, 0, source], port), ([10, 1, 0, target], 22), 2, 0);
+    let scan = (1..=30).map(|target| syn(66, 50_000 + u16::from(target), target));
+    [syn(7, 40_000, 1), syn(8, 40_000, 2)].into_iter().chain(scan).for_each(|frame| served.sender.send(&frame));
+    let failed = || number(&served.get("/stored?where=tcp_failure&from=-15m").json()["matching"]);
+    until("all have ended", || failed() == 32);
+    let url = format!("http://{}", served.address);
+    let list =
+        |more: &[&str]| success([&["top", &url, "--once", "--interval", "200ms", "--list", "failures"], more].concat());
+    let out = list(&[]);
+    assert!(out.contains("failed: 0 current; of the last 15 min: 2 ended, 30 in 1 scan\n"), "{out}");
+    assert_eq!(rows(&out, "  start UTC")[0][2..8].join(" "), "10.0.0.66 → 30 hosts, 1 port", "{out}");
+    assert_eq!(out.matches(" tcp ").count(), 3, "{out}");
+    assert!(out.contains(" scan: no answer ×30") && out.contains(" 10.0.0.7:40000 → 10.1.0.1:22 no answer"), "{out}");
+    let out = list(&["--top", "1", "--where", "not src_ip = 10.0.0.66"]);
+    assert!(out.contains("of the last 15 min: 2 ended\n") && !out.contains("scan"), "{out}");
+    served.probe.stop(0);
 }
 
 #[test]

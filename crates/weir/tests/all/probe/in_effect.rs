@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fs;
 use testbed::namespace::{ip, until};
 use testbed::served::{Overridden, Served, sum};
-use testbed::{number, permit_all_users};
+use testbed::{number, permit_all_users, success};
 
 const RULES: &str = "[[network]]\nname = 'web'\nwhere = 'port 1030'\naction = 'drop'\n\
                      [[network]]\nwhere = 'port 1031'\nshunt = 1\nslice = 'l4'\n";
@@ -67,12 +67,22 @@ fn rules_lists_and_timeouts_are_those_in_effect() {
     let answer = served.get("/rules");
     assert!(answer.status == 409 && answer.body.contains("--rules"), "{}", answer.body);
     assert_eq!(served.get("/lists").json()["lists"], Value::Array(vec![]));
+    served.probe.stop(0);
+}
+
+#[test]
+fn an_interface_without_a_link_is_in_all_answers_about_the_state() {
+    let Some(served) = Served::start(&[]) else { return };
     let up = || sum(&served.metrics(), "weir_interface_up", "interface=\"right\"");
     assert_eq!(up(), 1);
     ip("link set left down");
     until("the interface has no link", || up() == 0);
     let ready = served.get("/ready");
     assert!(ready.status == 503 && ready.body.contains("interface right is down"), "{}", ready.body);
+    assert_eq!(served.get("/status").json()["not_ready"], ready.json()["reasons"]);
+    let url = format!("http://{}", served.address);
+    let top = success(["top", &url, "--once", "--interval", "200ms"]);
+    assert!(top.ends_with("not ready: interface right is down, or has no link\n"), "{top}");
     ip("link set left up");
     until("the interface is up", || up() == 1);
     assert_eq!(served.get("/ready").status, 200);

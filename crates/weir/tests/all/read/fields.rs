@@ -85,6 +85,24 @@ fn every_sink_may_select_its_fields() {
 }
 
 #[test]
+fn times_in_a_table_of_fields_have_their_units() {
+    let web = testbed::captures().join("web.pcap");
+    let web = web.to_str().unwrap();
+    let table = success(["read", web, "-q", "--fields", "src_port,rtt,duration_ns", "--where", "rtt", "--top", "1"]);
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert!(row[1..].iter().all(|time| time.ends_with("µs") || time.ends_with("ms")), "{table}");
+    let usual = success(["read", web, "-q", "--where", "rtt", "--top", "1"]);
+    assert!(usual.contains(&format!(" {} ", row[2])), "{usual}{table}");
+}
+
+#[test]
+fn flows_without_ip_are_called_so_among_protocols() {
+    let arp = testbed::captures().join("layer2.pcap");
+    let table = success(["read", arp.to_str().unwrap(), "-q", "--layer2", "--by", "protocol"]);
+    assert!(table.lines().any(|line| line.trim_start().starts_with("no IP ")) && !table.contains("\n- "), "{table}");
+}
+
+#[test]
 fn fields_that_do_not_exist_are_refused_with_a_near_match() {
     let capture = small().saved();
     let name = capture.name();

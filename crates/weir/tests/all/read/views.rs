@@ -52,7 +52,26 @@ fn where_applies_to_all_sinks_and_packets_are_metered_nevertheless() {
         assert_eq!((&sink["exported"]["flows"], &sink["filtered"]["flows"]), (&2.into(), &1.into()), "{ledger}");
     }
     let out = success(["read", capture.name(), "--where", "port 12345"]);
-    assert!(out.contains("selected   0 of 3 flows for table:-: 0 packets, 0 bytes on the wire"), "{out}");
+    assert!(out.contains("selected   0 of 3 flows: 0 packets, 0 bytes on the wire"), "{out}");
+}
+
+#[test]
+fn the_rate_of_an_interval_that_traffic_does_not_fill_is_marked() {
+    // Packets in a second of one minute, and at the end of another.
+    let frame = &testbed::request_and_response(7)[0];
+    let capture = || Pcap::new().frame(1_200_000_010, 0, frame).frame(1_200_000_011, 0, frame);
+    let one = success(["read", capture().saved().name(), "--every", "1m", "-q"]);
+    assert!(one.lines().nth(1).unwrap().contains(" *") && !one.lines().nth(2).unwrap().contains('*'), "{one}");
+    let note = "* rates of whole intervals: the packets begin 10.0s after the start of the first one and end 49.0s before the \
+                end of the last one\n";
+    assert!(one.contains(note), "{one}");
+    let two = capture().frame(1_200_000_119, 999_000, &testbed::request_and_response(8)[0]).saved();
+    let two = success(["read", two.name(), "--every", "1m", "-q"]);
+    assert!(two.lines().nth(1).unwrap().contains(" *") && !two.lines().nth(2).unwrap().contains('*'), "{two}");
+    assert!(
+        two.contains("* rates of whole intervals: the packets begin 10.0s after the start of the first one\n"),
+        "{two}"
+    );
 }
 
 #[test]

@@ -190,6 +190,17 @@ fn a_report_begins_with_what_is_unusual() {
     let page = std::fs::read_to_string(page).unwrap();
     assert_eq!(page.matches("<li>").count(), FOUND.len());
     FOUND.iter().for_each(|sentence| assert!(page.contains(&format!("<li>{sentence}</li>")), "{sentence}"));
+    // The list of two has the connections that the sentences are about, and each its time line.
+    let short = capture.beside("short.html");
+    success(["tcp", capture.name(), "-q", "--top", "2", "--html", short.to_str().unwrap()]);
+    let short = std::fs::read_to_string(short).unwrap();
+    let list = short.split("<h2>Connections</h2>").nth(1).unwrap().split("</table>").next().unwrap();
+    for server in ["10.2.0.90:8080", "10.2.0.60:80", "10.2.3.70:443"] {
+        assert_eq!(list.matches(&format!("<br/>{server}</td>")).count(), 1, "{server}: {list}");
+    }
+    let rows = list.matches("<tr><td").count();
+    assert!(short.contains(&format!("Search and sorting are of these {rows}, not of all ")), "{rows}");
+    assert_eq!(list.matches("href=\"#t").count(), rows);
     let findings = &report_of(&capture, &[])["findings"];
     let texts: Vec<&str> = findings.as_array().unwrap().iter().map(|of| of["text"].as_str().unwrap()).collect();
     assert_eq!(texts, FOUND);

@@ -184,8 +184,9 @@ fn failed_connections_are_a_list_of_their_own() {
     }
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.find("<h2>Failed connections</h2>").unwrap() < page.find("<h2>Connections</h2>").unwrap());
-    assert_eq!(page.matches("<tr><td class=\"l\" data-v=").count(), 8);
-    let searched = " Search and sorting are of these 4, not of all 11.";
+    // One more failed connection is that of a finding.
+    assert_eq!(page.matches("<tr><td class=\"l\" data-v=").count(), 9);
+    let searched = " The last row is one more, which \u{201c}Found\u{201d} is about. Search and sorting are of these 5, not of all 11.";
     assert!(page.contains(searched), "{page}");
     let all = capture.beside("all.html");
     success(arguments!["tcp", capture, "--top", "0", "-q", "--html", all]);
@@ -530,7 +531,8 @@ fn the_page_has_lists_and_time_lines_and_no_advice_for_the_command_line() {
     for list in lists {
         let columns = list.descendants().filter(|node| node.has_tag_name("th")).count();
         let rows: Vec<_> = list.descendants().filter(|node| node.has_tag_name("tr")).skip(1).collect();
-        assert_eq!(rows.len(), 20);
+        // Those of the findings follow.
+        assert!((20..=28).contains(&rows.len()));
         for row in rows {
             assert_eq!(row.children().filter(|node| node.has_tag_name("td")).count(), columns);
         }
@@ -538,9 +540,9 @@ fn the_page_has_lists_and_time_lines_and_no_advice_for_the_command_line() {
     // Each link has its time line, and each time line a plot.
     let links: Vec<&str> = named("a").map(|link| &link.attribute("href").unwrap()[1..]).collect();
     let lines: Vec<&str> = named("details").map(|details| details.attribute("id").unwrap()).collect();
-    assert_eq!((links.len(), &links), (40, &lines));
+    assert!(links.len() >= 40 && links == lines, "{links:?} {lines:?}");
     let plots = named("details").filter(|details| details.descendants().any(|node| node.has_tag_name("svg")));
-    assert_eq!(plots.count(), 40);
+    assert_eq!(plots.count(), links.len());
     let body =
         named("body").next().unwrap().descendants().filter(|node| !node.parent().unwrap().has_tag_name("script"));
     let body: String = body.filter_map(|node| node.text()).collect();
@@ -632,10 +634,16 @@ fn in_a_browser_nothing_is_cut_off() {
     let script = r#"
         for (const details of document.querySelectorAll("details")) details.open = true;
         const cut = [];
+        // On a narrow screen these scroll; letters of 12 px in plots are not made much smaller.
+        const scrolls = (element) => innerWidth !== 1280 ? element.closest(".wide, figure, details") : null;
         const width = document.documentElement.clientWidth;
         for (const element of document.body.querySelectorAll("*")) {
             const box = element.getBoundingClientRect();
             const plot = element.closest("svg");
+            if (element === plot) {
+                if (plot.getBoundingClientRect().width / 900 * 12 < 9.9) cut.push("small letters");
+            }
+            if (scrolls(element) !== null) continue;
             if (plot === null) {
                 const wide = element.clientWidth > 0 && element.scrollWidth > element.clientWidth;
                 if (wide || box.right > width + 0.5) cut.push(element.tagName + " " + element.textContent.slice(0, 40));
@@ -649,7 +657,7 @@ fn in_a_browser_nothing_is_cut_off() {
         document.title = [page.scrollWidth, page.clientWidth, cut.length, cut.slice(0, 9).join("; ")].join(" | ");
     "#;
     let odd_page = odd_page(folder.path());
-    for width in [1280, 1024] {
+    for width in [1280, 1024, 500] {
         for page in [&page, &odd_page] {
             let Some(title) = in_browser(page, width, script) else { return };
             assert_eq!(title, format!("{width} | {width} | 0 | "), "{}", page.display());
@@ -708,11 +716,11 @@ fn in_a_browser_lists_are_sorted_and_searched() {
         table.tHead.rows[0].cells[0].firstChild.click();
         const ranked = sorted(column(0), 1);
         const wanted = rows()[3].cells[1].firstChild.textContent;
-        const box = table.previousSibling.querySelector("input");
+        const box = table.parentNode.previousSibling.querySelector("input");
         box.value = wanted.toUpperCase();
         box.dispatchEvent(new Event("input"));
         const shown = rows().filter((row) => !row.hidden);
-        const found = shown.length > 0 && shown.length < 20 && shown.every((row) => row.textContent.includes(wanted));
+        const found = shown.length > 0 && shown.length < rows().length && shown.every((row) => row.textContent.includes(wanted));
         location.hash = rows()[0].cells[0].firstChild.getAttribute("href");
         open();
         const line = document.querySelector("details[open]");
