@@ -30,7 +30,7 @@ fn scan(sums: &Map<String, Value>) -> Option<Row> {
     let mut values = sums.clone();
     values.insert("start_time".into(), sums.get("first_time").cloned().unwrap_or_default());
     values.insert("protocol".into(), "tcp".into());
-    Some(Row { values, key: format!("scan {source}"), bits_per_second: None, has_ended: true })
+    Some(Row { values, key: format!("scan {source}"), bits_per_second: None, has_ended: true, name: String::new() })
 }
 
 /// Whether a row is a scan.
