@@ -22,13 +22,31 @@ function question({ where, span }: Scope, more: Parameters, condition?: string):
 const time = (row: Flow, name: string): string => (row[name] === null || row[name] === undefined ? '–' : duration(number(row, name)));
 const timed = (head: string, name: string): NumberColumn => ({ head, of: (row) => time(row, name) });
 
-/** A bar of a number, against the largest one. */
+/** A bar of a number, against the largest one of a group. */
 const bars = (rows: Flow[], name: string): NumberColumn => {
-    const largest = Math.max(...rows.map((row) => number(row, name)), 1);
-    return { head: '', isText: true, of: (row) => <Bar share={number(row, name) / largest} /> };
+    const largest = Math.max(...rows.filter(isGroup).map((row) => number(row, name)), 1);
+    return { head: '', isText: true, of: (row) => isGroup(row) && <Bar share={number(row, name) / largest} /> };
 };
 
-const groupsOf = (answer: Groups | undefined): Flow[] => (answer?.groups ?? []).filter(isGroup);
+/** The rows that have something, and those of them that are groups: the last one may sum up the groups that are left out. */
+function rowsOf(answer: Groups | undefined, has: (row: Flow) => boolean): { rows: Flow[]; groups: Flow[] } {
+    const rows = (answer?.groups ?? []).filter(has);
+    return { rows, groups: rows.filter(isGroup) };
+}
+
+const hasSome = (name: string) => (row: Flow) => number(row, name) > 0;
+const isKnown = (name: string) => (row: Flow) => row[name] !== null;
+
+/** The one of which there is most, if no other one has as many, and of all: `the most with X: 125 of 610`. */
+function most<Of>(sorted: Of[], numberOf: (of: Of) => number, words: (of: Of) => string, all: number, which: [string, string]): string {
+    const [first, second] = sorted;
+    if (first === undefined || numberOf(first) <= 1 || (second !== undefined && numberOf(second) === numberOf(first))) return '';
+    return numberOf(first) === all ? `${which[1]} ${words(first)}` : `${which[0]} ${words(first)}: ${count(numberOf(first))} of ${count(all)}`;
+}
+
+/** The same of sorted groups. */
+const mostWith = (groups: Flow[], by: string, name: string, all: number): string =>
+    most(groups, (row) => number(row, name), (row) => groupText(row, by), all, ['the most with', 'all with']);
 
 /** A part of the view: its heading, what is said when nothing is known, and the rest. */
 function Part(props: { title: string; note: string; asked: { isAsking: boolean; answers: unknown[] }; children: preact.ComponentChildren }) {
@@ -43,17 +61,6 @@ function Part(props: { title: string; note: string; asked: { isAsking: boolean; 
     );
 }
 
-/** The mean response without the mean round trip to the server, ns; undefined where one of them is not known. */
-function own(row: Flow): number | undefined {
-    if (row.response_mean_ns === null || row.server_rtt_mean_ns === null) return undefined;
-    return Math.max(0, number(row, 'response_mean_ns') - number(row, 'server_rtt_mean_ns'));
-}
-
-const ownText = (row: Flow): string => {
-    const of = own(row);
-    return of === undefined ? '–' : duration(of);
-};
-
 /** The sum of a number over all groups: also those that are one row. */
 const total = (answer: Groups | undefined, name: string): number => (answer?.groups ?? []).reduce((sum, row) => sum + number(row, name), 0);
 
@@ -63,12 +70,12 @@ const choosing = ({ chooser, where }: Scope, condition: string): Chooser => ({ .
 function SlowServers({ scope }: { scope: Scope }) {
     const asked = useAnswers<Groups>([question(scope, ...SLOW)], scope.round);
     const [answer] = asked.answers;
-    const rows = groupsOf(answer);
-    const [slowest] = rows;
+    const { rows, groups } = rowsOf(answer, isKnown('response_mean_ns'));
+    const [slowest] = groups;
     return (
         <Part
             title="Slow servers"
-            note="Servers by the mean time from a request to its answer, over TCP. A response time has the path from the capture point to the server in it: without the round trip to the server, the time of the server itself is left."
+            note="Servers by the mean time from a request to its answer, over TCP. A response time has the path from the capture point to the server in it: without the round trip to the server, the time of the server itself is left, in the mean of the flows whose round trip is known."
             asked={asked}
         >
             <Doubts answer={answer} problem={asked.problems[0]} />
@@ -77,7 +84,7 @@ function SlowServers({ scope }: { scope: Scope }) {
                 <>
                     <p>
                         The slowest, {groupText(slowest, SERVERS)}, answers after {time(slowest, 'response_mean_ns')} in the mean
-                        {own(slowest) !== undefined && `; ${ownText(slowest)} without the round trip to it`}.
+                        {isKnown('server_time_mean_ns')(slowest) && `; ${time(slowest, 'server_time_mean_ns')} without the round trip to it`}.
                     </p>
                     <GroupTable
                         label="Slow servers"
@@ -88,7 +95,7 @@ function SlowServers({ scope }: { scope: Scope }) {
                         columns={[
                             bars(rows, 'response_mean_ns'),
                             timed('mean response', 'response_mean_ns'),
-                            { head: 'without round trip', of: ownText },
+                            timed('without round trip', 'server_time_mean_ns'),
                             timed('longest', 'response_max_ns'),
                             timed('round trip to the server', 'server_rtt_mean_ns'),
                             timed('to the clients', 'client_rtt_mean_ns'),
@@ -105,12 +112,18 @@ function SlowServers({ scope }: { scope: Scope }) {
 /** Bounds of times: three for each power of ten would be more than can be asked. */
 const BOUNDS = ['100us', '300us', '1ms', '3ms', '10ms', '30ms', '100ms', '300ms', '1s', '3s'];
 
+/** Handshakes whose time is a round trip: with one SYN of each side. */
+const SINGLE_SYN = ['fwd', 'rev'].map((side) => `${side}_tcp_syn_count = 1 and ${side}_tcp_syn_retransmitted = 0`).join(' and ');
+/** The times of histograms, and the flows that have them. */
+const HISTOGRAMS: Record<string, string> = { response: '', rtt: ` and ${SINGLE_SYN}` };
+
 /** Conditions for a field that is a time, with their words. */
-const bins = (field: string): [string, string][] => [
-    [`below ${BOUNDS[0]}`, `${field} < ${BOUNDS[0]}`],
-    ...BOUNDS.slice(1).map((to, at): [string, string] => [`${BOUNDS[at]} to ${to}`, `${field} >= ${BOUNDS[at]} and ${field} < ${to}`]),
-    [`from ${BOUNDS.at(-1)}`, `${field} >= ${BOUNDS.at(-1)}`],
-];
+const bins = (field: string): [string, string][] =>
+    [
+        [`below ${BOUNDS[0]}`, `${field} < ${BOUNDS[0]}`],
+        ...BOUNDS.slice(1).map((to, at) => [`${BOUNDS[at]} to ${to}`, `${field} >= ${BOUNDS[at]} and ${field} < ${to}`]),
+        [`from ${BOUNDS.at(-1)}`, `${field} >= ${BOUNDS.at(-1)}`],
+    ].map(([words, condition]) => [words!, `${condition}${HISTOGRAMS[field]}`]);
 
 /** Flows by a time: exact counts, a question for each row, when it is opened. */
 function Histogram({ scope, field, title }: { scope: Scope; field: string; title: string }) {
@@ -150,6 +163,7 @@ const LOSSES: [string, string][] = [
     ['seen here: lost behind the capture point, or its acknowledgment was', 'retransmitted_seen'],
     ['not seen here: lost before the capture point', 'retransmitted_unseen'],
 ];
+const ANSWERED = 'not tcp_failure = no_answer';
 const SENDERS = ['client', 'server'];
 const LOSS_SUMS = SENDERS.flatMap((sender) => LOSSES.map(([, name]) => `${sender}_${name}`)).join(',');
 
@@ -160,12 +174,13 @@ function Loss({ scope }: { scope: Scope }) {
     const asked = useAnswers<Groups>([question(scope, ...LOST)], scope.round);
     const [answer] = asked.answers;
     const [segments, retransmitted] = [total(answer, 'segments'), total(answer, 'retransmitted')];
-    const rows = groupsOf(answer).filter((row) => number(row, 'retransmitted') > 0);
-    const worst = rows[0];
+    const { rows, groups } = rowsOf(answer, hasSome('retransmitted'));
+    const worst = groups[0];
+    const mostly = mostWith(groups, SERVERS, 'retransmitted', retransmitted);
     return (
         <Part
             title="Retransmissions"
-            note="TCP segments that were sent once more, of both directions, and on which side of the capture point the first ones, or their acknowledgments, were lost."
+            note="TCP segments that were sent once more, of both directions, and on which side of the capture point the first ones, or their acknowledgments, were lost. Connections that were never answered are left out: that a SYN is repeated there is no loss."
             asked={asked}
         >
             <Doubts answer={answer} problem={asked.problems[0]} />
@@ -173,7 +188,7 @@ function Loss({ scope }: { scope: Scope }) {
             {answer && segments > 0 && (
                 <p>
                     {percent(retransmitted, segments)} of {count(segments)} segments were retransmitted
-                    {worst && `, most of them with ${groupText(worst, SERVERS)}: ${count(number(worst, 'retransmitted'))}`}.
+                    {mostly && `, ${mostly}`}.
                 </p>
             )}
             {worst && (
@@ -182,7 +197,7 @@ function Loss({ scope }: { scope: Scope }) {
                     head="server – port"
                     by={SERVERS}
                     rows={rows}
-                    chooser={choosing(scope, 'retransmitted > 0')}
+                    chooser={choosing(scope, `retransmitted > 0 and ${ANSWERED}`)}
                     columns={[
                         bars(rows, 'retransmitted'),
                         counted('retransmitted', 'retransmitted'),
@@ -247,14 +262,17 @@ interface Trial {
 }
 
 const CONNECTIONS: Trial = { by: SERVERS, among: 'tcp', tried: 'flows', failed: 'failed', reasons: FAILED };
-const NAMES: Trial = {
-    by: 'dns_name',
+const RESOLVERS: Trial = {
+    by: 'server_ip',
     among: 'dns_queries > 0',
     tried: 'dns_queries',
     failed: 'dns_failed',
     reasons: DNS,
     sums: 'dns_forgotten,dns_response_mean_ns',
 };
+const NAMES: Trial = { ...RESOLVERS, by: 'dns_name' };
+/** A flow with several questions has the name of the first one only. */
+const SINGLE_NAMES: Trial = { ...NAMES, among: 'dns_queries = 1' };
 const REQUESTS: Trial = {
     by: 'http_host',
     among: 'http_requests > 0',
@@ -279,18 +297,27 @@ interface Failing {
     also?: (answer: Groups) => string;
     /** What selects those that fail, if it is shorter than all reasons. */
     selects?: string;
+    /** Flows that are not counted. */
+    without?: string;
+    /** Groups with less failures are not listed. */
+    fewest?: number;
+    /** What stands behind the sentences, and the heading of what follows. */
+    children?: preact.ComponentChildren;
+    subtitle?: string;
 }
 
 /** What fails, by reason, and the groups with the most failures. */
-function Failures({ scope, of, title, note, head, what, none, more, also, selects }: Failing) {
+function Failures({ scope, of, title, note, head, what, none, more, also, selects, without, fewest = 1, children, subtitle }: Failing) {
     const { by, tried, failed, reasons } = of;
-    const asked = useAnswers<Groups>([question(scope, ...failures(of))], scope.round);
+    const asked = useAnswers<Groups>([question(scope, ...failures(of, without))], scope.round);
     const [answer] = asked.answers;
     const [all, bad] = [total(answer, tried), total(answer, failed)];
     const found = reasons.map(([words, name, condition]) => ({ words, name, condition, number: total(answer, name) })).filter(({ number }) => number > 0);
-    const most = [...found].sort((one, other) => other.number - one.number)[0];
-    const rows = groupsOf(answer).filter((row) => number(row, failed) > 0);
-    const [worst] = rows;
+    const sorted = [...found].sort((one, other) => other.number - one.number);
+    const largest = sorted[0];
+    const oftenest = most(sorted, ({ number }) => number, ({ words }) => words, bad, ['most often', 'all of them:']);
+    const { rows, groups } = rowsOf(answer, (row) => number(row, failed) >= fewest);
+    const mostly = mostWith(groups, by, failed, bad);
     const condition = found.map(({ condition }) => condition).join(' or ');
     return (
         <Part title={title} note={note} asked={asked}>
@@ -298,13 +325,15 @@ function Failures({ scope, of, title, note, head, what, none, more, also, select
             {answer && !asked.problems[0] && (
                 <p>
                     {all === 0 ? none : `${count(bad)} of ${many(all, what)} failed (${percent(bad, all)})`}
-                    {most && `, most often: ${most.words}, ${count(most.number)}`}
-                    {worst && `; the most with ${groupText(worst, by)}: ${count(number(worst, failed))}`}
+                    {oftenest && `, ${oftenest}`}
+                    {mostly && `; ${mostly}`}
                     {all > 0 && '.'}
                     {also?.(answer)}
                 </p>
             )}
-            {most && (
+            {children}
+            {largest && subtitle && <h3>{subtitle}</h3>}
+            {largest && (
                 <Table narrow label={`${title} by reason`} heads={['reason', '', `${what}s`]} numbers={[2]}>
                     {found.map(({ words, condition, number }) => (
                         <Row
@@ -318,14 +347,14 @@ function Failures({ scope, of, title, note, head, what, none, more, also, select
                                 ) : (
                                     words
                                 ),
-                                <Bar share={number / most.number} />,
+                                <Bar share={number / largest.number} />,
                                 count(number),
                             ]}
                         />
                     ))}
                 </Table>
             )}
-            {worst && (
+            {rows.length > 0 && (
                 <GroupTable
                     label={title}
                     head={head}
@@ -345,6 +374,70 @@ function Failures({ scope, of, title, note, head, what, none, more, also, select
     );
 }
 
+/** Connections that never opened, by their source; with so many targets it scans (docs/page.md). */
+const UNOPENED = 'tcp_failure in {no_answer, refused, half_open}';
+const FEWEST_TARGETS = 20;
+const SCANS: Asked = [{ by: 'client_ip', numbers: 'flows', count: 'hosts,ports', sort: 'flows', top: '100' }, UNOPENED];
+
+const isScan = (row: Flow): boolean => Math.max(number(row, 'hosts'), number(row, 'ports')) >= FEWEST_TARGETS;
+
+/** A number of different values, which may be an estimate. */
+const distinct = (head: string, name: string): NumberColumn => ({
+    head,
+    of: (row) => `${number(row, `${name}_error`) > 0 ? '~' : ''}${count(number(row, name))}`,
+});
+
+/** Connections that failed: scans in a line each, and the others by server. */
+function FailedConnections({ scope }: { scope: Scope }) {
+    const asked = useAnswers<Groups>([question(scope, ...SCANS)], scope.round);
+    const [answer] = asked.answers;
+    const scans = rowsOf(answer, isScan).groups;
+    const sources = scans.map((row) => row.client_ip).join(', ');
+    const without = scans.length > 0 ? `client_ip in {${sources}} and ${UNOPENED}` : undefined;
+    // A file has no answer about what it was not asked before.
+    const isLeftOut = without !== undefined && isOffered(parametersOfFile(failures(CONNECTIONS, without)));
+    if (asked.isAsking && !answer) return <p class="note">Asking …</p>;
+    return (
+        <Failures
+            scope={scope}
+            title="Failed connections"
+            note="TCP connections that did not open, and those that ended by RST before both sides had sent FIN."
+            of={CONNECTIONS}
+            head="server – port"
+            what="TCP flow"
+            none="No TCP was seen."
+            selects="tcp_failure"
+            without={isLeftOut ? without : undefined}
+            fewest={without === undefined || isLeftOut ? 1 : 2}
+            subtitle={without && (isLeftOut ? 'Other failed connections' : 'All failed connections')}
+        >
+            <Doubts answer={answer} problem={asked.problems[0]} />
+            {scans.length > 0 && (
+                <>
+                    <h3>Scans</h3>
+                    <p class="note">
+                        Sources whose connections to {FEWEST_TARGETS} hosts or ports, or more, did not open.{' '}
+                        {isLeftOut ? 'All other numbers here are without these connections.' : 'Their connections are among the others here, too; servers with one failed connection are not listed.'}
+                    </p>
+                    <GroupTable
+                        label="Scans"
+                        head="source"
+                        by="client_ip"
+                        rows={scans}
+                        chooser={choosing(scope, UNOPENED)}
+                        columns={[
+                            bars(scans, 'flows'),
+                            counted('connections that did not open', 'flows'),
+                            distinct('hosts', 'hosts'),
+                            distinct('ports', 'ports'),
+                        ]}
+                    />
+                </>
+            )}
+        </Failures>
+    );
+}
+
 const NETWORKS: [string, string][] = [
     ['client_ip/24', 'subnet of the client'],
     ['server_ip/24', 'subnet of the server'],
@@ -358,10 +451,14 @@ function Handshakes({ scope }: { scope: Scope }) {
     const by = NETWORKS.find(([name]) => name === scope.settings.get('net'))?.[0] ?? NETWORKS[0]![0];
     const asked = useAnswers<Groups>([question(scope, ...handshakes(by))], scope.round);
     const [answer] = asked.answers;
-    const rows = groupsOf(answer);
-    const [longest] = rows;
+    const { rows, groups } = rowsOf(answer, isKnown('rtt_mean_ns'));
+    const [longest] = groups;
     return (
-        <Part title="Handshakes" note="The round trip of TCP handshakes: of the path to the client and to the server together." asked={asked}>
+        <Part
+            title="Handshakes"
+            note="The round trip of TCP handshakes: of the path to the client and to the server together. Handshakes with a repeated SYN are left out: which one was answered is not known."
+            asked={asked}
+        >
             <p class="controls">
                 <label>
                     By{' '}
@@ -379,7 +476,7 @@ function Handshakes({ scope }: { scope: Scope }) {
             {longest && !asked.isAsking && (
                 <>
                     <p>
-                        The longest, {groupText(longest, by)}: {time(longest, 'rtt_mean_ns')} in the mean of {many(number(longest, 'flows'), 'connection')}.
+                        The longest, {groupText(longest, by)}: {time(longest, 'rtt_mean_ns')} in the mean of {many(number(longest, 'server_rtt_count'), 'connection')}.
                     </p>
                     <GroupTable
                         label="Handshakes"
@@ -393,7 +490,7 @@ function Handshakes({ scope }: { scope: Scope }) {
                             timed('to the client', 'client_rtt_mean_ns'),
                             timed('to the server', 'server_rtt_mean_ns'),
                             timed('longest', 'rtt_max_ns'),
-                            counted('connections', 'flows'),
+                            counted('connections', 'server_rtt_count'),
                         ]}
                     />
                     <Histogram scope={scope} field="rtt" title="Connections by round trip of the handshake" />
@@ -436,8 +533,8 @@ function SlowUrls({ scope }: { scope: Scope }) {
     const hosts = useAnswers<Groups>(hasNoPaths ? [ask('http_host')] : [], scope.round);
     const [by, asked] = hasNoPaths ? ['http_host', hosts] : [URLS, whole];
     const [answer] = asked.answers;
-    const rows = groupsOf(answer).filter((row) => row.http_response_mean_ns !== null);
-    const [slowest] = rows;
+    const { rows, groups } = rowsOf(answer, isKnown('http_response_mean_ns'));
+    const [slowest] = groups;
     return (
         <Part
             title="Slowest URLs"
@@ -475,14 +572,15 @@ function SlowUrls({ scope }: { scope: Scope }) {
 type Asked = [Parameters, string?];
 const COUNT: Parameters = { top: '0', fields: 'start_time' };
 const RTTS = 'client_rtt_mean_ns,server_rtt_mean_ns';
-const SLOW: Asked = [{ by: SERVERS, numbers: 'flows,response_mean_ns,response_max_ns', sum: RTTS, sort: 'response_mean_ns', top: ROWS }, 'response'];
-const LOST: Asked = [{ by: SERVERS, numbers: 'flows,segments,retransmitted', sum: LOSS_SUMS, sort: 'retransmitted', top: ROWS }];
-const handshakes = (by: string): Asked => [{ by, numbers: 'flows,rtt_mean_ns,rtt_max_ns', sum: RTTS, sort: 'rtt_mean_ns', top: ROWS }, 'rtt'];
+const TIMES = `${RTTS},server_time_mean_ns`;
+const SLOW: Asked = [{ by: SERVERS, numbers: 'flows,response_mean_ns,response_max_ns', sum: TIMES, sort: 'response_mean_ns', top: ROWS }, 'response'];
+const LOST: Asked = [{ by: SERVERS, numbers: 'flows,segments,retransmitted', sum: LOSS_SUMS, sort: 'retransmitted', top: ROWS }, ANSWERED];
+const handshakes = (by: string): Asked => [{ by, numbers: 'rtt_mean_ns,rtt_max_ns', sum: `${RTTS},server_rtt_count`, sort: 'rtt_mean_ns', top: ROWS }, 'rtt'];
 const parametersOfFile = ([parameters, where]: Asked): Parameters => ({ ...parameters, where });
 
-function failures({ by, among, tried, failed, reasons, sums, records }: Trial): Asked {
+function failures({ by, among, tried, failed, reasons, sums, records }: Trial, without?: string): Asked {
     const sum = [...(tried === 'flows' ? [] : [tried]), ...reasons.map(([, name]) => name), ...(sums ? [sums] : [])].join(',');
-    return [{ by, numbers: 'flows', sum, sort: failed, top: ROWS, records }, among];
+    return [{ by, numbers: 'flows', sum, sort: failed, top: ROWS, records }, without ? and(among, `not (${without})`) : among];
 }
 
 /** What a file has the answers of. */
@@ -490,9 +588,10 @@ export const QUESTIONS: Parameters[] = [
     [COUNT] as Asked,
     SLOW,
     LOST,
-    ...[CONNECTIONS, NAMES, REQUESTS].map(failures),
+    SCANS,
+    ...[CONNECTIONS, RESOLVERS, SINGLE_NAMES, REQUESTS].map((trial) => failures(trial)),
     ...NETWORKS.map(([by]) => handshakes(by)),
-    ...['response', 'rtt'].flatMap((field) => bins(field).map(([, condition]): Asked => [COUNT, condition])),
+    ...Object.keys(HISTOGRAMS).flatMap((field) => bins(field).map(([, condition]): Asked => [COUNT, condition])),
 ].map(parametersOfFile);
 
 export function Quality(props: ViewProps) {
@@ -536,27 +635,30 @@ function StoredQuality({ scope }: { scope: Scope }) {
                     </p>
                     <SlowServers scope={scope} />
                     <Loss scope={scope} />
-                    <Failures
-                        scope={scope}
-                        title="Failed connections"
-                        note="TCP connections that did not open, and those that ended by RST before both sides had sent FIN."
-                        of={CONNECTIONS}
-                        head="server – port"
-                        what="TCP flow"
-                        none="No TCP was seen."
-                        selects="tcp_failure"
-                    />
+                    <FailedConnections scope={scope} />
                     <Failures
                         scope={scope}
                         title="DNS failures"
-                        note="Questions of DNS that failed, by the first name that their flow asked for."
-                        of={NAMES}
-                        head="name"
+                        note="Questions of DNS that failed, by the server that was asked."
+                        of={RESOLVERS}
+                        head="server"
                         what="question"
                         none="No questions of DNS were seen."
                         more={[timed('mean time', 'dns_response_mean_ns')]}
                         also={forgotten}
                     />
+                    {!hasTransactions && (
+                        <Failures
+                            scope={scope}
+                            title="Failed names"
+                            note="Names whose question failed, of flows with one question. A flow with several has the name of the first one only: records of transactions (--transactions) have each."
+                            of={SINGLE_NAMES}
+                            head="name"
+                            what="question"
+                            none="No flow has one question of DNS."
+                            more={[timed('mean time', 'dns_response_mean_ns')]}
+                        />
+                    )}
                     <Failures
                         scope={scope}
                         title="HTTP failures"

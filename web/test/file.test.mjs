@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { SCHEMES, SIZES, cells, closeBrowser, closePages, inspect, number, openFile, startBrowser } from './browser.mjs';
-import { capture, http, tcp } from './frames.mjs';
+import { capture, http, segment, tcp } from './frames.mjs';
 import { failures, read, writePage } from './probe.mjs';
 
 const CAPTURES = ['web.pcap', 'tls.pcap', 'dns.pcap.gz', 'loss.pcapng', 'traceroute.pcap'].map(
@@ -100,6 +100,25 @@ test('quality of a file is that of weir tcp', async () => {
     const bins = Object.values(await cells(page, 'Flows by mean response time', 2)).map(number);
     assert.equal(bins.reduce((sum, count) => sum + count), read(CAPTURES, '--where', 'response').length);
     await noAlert(page, 'quality');
+    assert.deepEqual(faults, []);
+});
+
+test('a scan does not bury the servers that fail', async () => {
+    const [syn, reset] = [0x02, 0x14];
+    const refused = (client, server) => [segment(client, server, 100, 0, syn), segment(server, client, 0, 101, reset)];
+    const scan = Array.from({ length: 25 }, (_, at) => refused(['10.0.0.9', 4000], ['10.0.1.1', at + 1]));
+    const others = [4000, 4001, 4002].map((port) => refused(['10.0.0.7', port], ['10.0.2.1', 81]));
+    const path = join(folder, 'scan.pcap');
+    writeFileSync(path, capture([...scan, ...others].flat(), 1_790_000_000));
+    const written = join(folder, 'scan.html');
+    writePage(written, [path]);
+    const { page, faults } = await openFile(written, '#quality');
+    await page.getByRole('heading', { name: 'Scans' }).waitFor();
+    await settled(page);
+    assert.deepEqual(await cells(page, 'Scans', 4), { '10.0.0.9': '25' });
+    assert.deepEqual(await cells(page, 'Failed connections', 2), { '10.0.2.1 – 81': '3' });
+    await page.getByText('28 of 28 TCP flows failed (100 %), all of them: refused; the most with 10.0.2.1 – 81: 3 of 28.').waitFor();
+    await noAlert(page, 'scan');
     assert.deepEqual(faults, []);
 });
 

@@ -22,21 +22,20 @@ export function udp([source, sourcePort], [destination, destinationPort], payloa
 
 const [SYN, PSH_ACK, SYN_ACK, ACK] = [0x02, 0x18, 0x12, 0x10];
 
-/** A connection with a message of the client and one of the server. */
-export function tcp(client, server, request, response) {
-    const frame = ([from, fromPort], [to, toPort], seq, ack, flags, payload) => {
-        const head = [u16(fromPort), u16(toPort), u32(seq), u32(ack), u8(0x50), u8(flags), u16(65000), u32(0)];
-        return ip(6, from, to, Buffer.concat([...head, payload]));
-    };
-    const none = Buffer.alloc(0);
-    return [
-        frame(client, server, 100, 0, SYN, none),
-        frame(server, client, 500, 101, SYN_ACK, none),
-        frame(client, server, 101, 501, ACK, none),
-        frame(client, server, 101, 501, PSH_ACK, request),
-        frame(server, client, 501, 101 + request.length, PSH_ACK, response),
-    ];
+/** A segment of TCP. */
+export function segment([from, fromPort], [to, toPort], seq, ack, flags, payload = Buffer.alloc(0)) {
+    const head = [u16(fromPort), u16(toPort), u32(seq), u32(ack), u8(0x50), u8(flags), u16(65000), u32(0)];
+    return ip(6, from, to, Buffer.concat([...head, payload]));
 }
+
+/** A connection with a message of the client and one of the server. */
+export const tcp = (client, server, request, response) => [
+    segment(client, server, 100, 0, SYN),
+    segment(server, client, 500, 101, SYN_ACK),
+    segment(client, server, 101, 501, ACK),
+    segment(client, server, 101, 501, PSH_ACK, request),
+    segment(server, client, 501, 101 + request.length, PSH_ACK, response),
+];
 
 export function http(host, path, agent) {
     const request = `GET ${path} HTTP/1.1\r\nHost: ${host}\r\nUser-Agent: ${agent}\r\n\r\n`;

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { SCHEMES, SIZES, cells, closeBrowser, closePages, inspect, number, open, startBrowser } from './browser.mjs';
-import { capture, http, resolved, tcp, udp } from './frames.mjs';
+import { capture, dns, http, resolved, segment, tcp, udp } from './frames.mjs';
 import { View, explained, failures, packets, read, store } from './probe.mjs';
 
 const CAPTURES = ['web.pcap', 'tls.pcap', 'dns.pcap.gz', 'loss.pcapng', 'traceroute.pcap'].map(
@@ -273,7 +273,14 @@ test('quality agrees with weir tcp', async () => {
     const slow = await cells(page, 'Slow servers', 7);
     const answered = rows.filter((row) => row.response_mean_ns !== null).slice(0, 10);
     assert.deepEqual(Object.keys(slow).slice(0, answered.length), answered.map((row) => `${row.server_ip} – ${row.service_port}`));
-    const [segments, retransmitted] = ['segments', 'retransmitted'].map((name) => sum(rows, name));
+    const withoutTrip = await cells(page, 'Slow servers', 3);
+    const own = read(CAPTURES, '--by', 'server_ip,service_port', '--where', 'response', '--sum', 'server_time_mean_ns');
+    for (const row of own) {
+        const shown = withoutTrip[`${row.server_ip} – ${row.service_port}`];
+        if (shown) assert.equal(shown === '–', row.server_time_mean_ns === null, JSON.stringify(row));
+    }
+    const answeredSyn = read(CAPTURES, '--by', 'server_ip', '--where', 'not tcp_failure = no_answer');
+    const [segments, retransmitted] = ['segments', 'retransmitted'].map((name) => sum(answeredSyn, name));
     await page.getByText(`of ${segments.toLocaleString('en-US')} segments were retransmitted`).waitFor();
     const sides = ['from clients', 'from servers'].map((_, at) => cells(page, 'The side of the loss', at + 1));
     const lost = (await Promise.all(sides)).flatMap((side) => Object.values(side).map(number));
@@ -285,10 +292,13 @@ test('quality agrees with weir tcp', async () => {
     const ranked = await cells(page, 'Failed connections', 2);
     const server = (row) => `${row.server_ip} – ${row.service_port}`;
     assert.deepEqual(Object.entries(ranked).map(([name, text]) => [name, number(text)]), worst.slice(0, 10).map((row) => [server(row), row.failed]));
-    const names = read(CAPTURES, '--by', 'dns_name', '--sort', 'dns_failed').filter((row) => row.dns_failed > 0);
-    assert.ok(names.length > 0);
-    const failing = await cells(page, 'DNS failures', 2);
-    assert.deepEqual(Object.entries(failing).map(([name, text]) => [name, number(text)]), names.slice(0, 10).map((row) => [row.dns_name ?? 'none', row.dns_failed]));
+    const failing = { 'DNS failures': ['server_ip', 'dns_queries > 0'], 'Failed names': ['dns_name', 'dns_queries = 1'] };
+    for (const [label, [by, where]] of Object.entries(failing)) {
+        const rows = read(CAPTURES, '--by', by, '--where', where, '--sort', 'dns_failed').filter((row) => row.dns_failed > 0);
+        assert.ok(rows.length > 0, label);
+        const shown = await cells(page, label, 2);
+        assert.deepEqual(Object.entries(shown).map(([name, text]) => [name, number(text)]), rows.slice(0, 10).map((row) => [row[by], row.dns_failed]));
+    }
     const failed = failures(CAPTURES);
     const reasons = {
         'no answer': failed.no_answer,
@@ -306,6 +316,53 @@ test('quality agrees with weir tcp', async () => {
     await page.getByRole('table', { name: 'Flows by mean response time' }).waitFor();
     const bins = Object.values(await cells(page, 'Flows by mean response time', 2)).map(number);
     assert.equal(bins.reduce((sum, count) => sum + count), read(CAPTURES, '--where', 'response').length);
+    assert.deepEqual(faults, []);
+});
+
+test('quality names scanners, blames no name that did not fail, and says how many rows are left out', async () => {
+    const syn = 0x02;
+    const reset = 0x14;
+    // One scanner repeats each SYN and gets no answers, the other one is refused.
+    const hosts = Array.from({ length: 25 }, (_, at) => segment(['10.0.0.9', 4000], [`10.0.1.${at + 1}`, 445], 100, 0, syn));
+    const ports = Array.from({ length: 30 }, (_, at) => [
+        segment(['10.0.0.8', 4000], ['10.0.2.1', at + 1], 100, 0, syn),
+        segment(['10.0.2.1', at + 1], ['10.0.0.8', 4000], 0, 101, reset),
+    ]).flat();
+    const missing = (host) => http(host, '/', 'test').map((message) => Buffer.from(message.toString('latin1').replace('200 OK', '404 No'), 'latin1'));
+    const web = Array.from({ length: 13 }, (_, at) => tcp(['10.0.0.1', 5000 + at], [`10.0.3.${at + 1}`, 80], ...missing(`host-${at}.example`))).flat();
+    const ask = (port, name, code) => {
+        const [query, answer] = dns(name);
+        const answered = Buffer.from(answer);
+        answered[3] = 0x80 | code;
+        return [udp(['10.0.0.7', port], ['10.0.0.53', 53], query), udp(['10.0.0.53', 53], ['10.0.0.7', port], answered)];
+    };
+    const names = [...ask(4000, 'fine.example', 0), ...ask(4000, 'other.example', 3), ...ask(4001, 'gone.example', 3)];
+    const path = join(folder, 'scans.pcap');
+    writeFileSync(path, capture([...hosts, ...ports, ...hosts, ...web, ...names], 1_790_000_000));
+    const view = await View.start(path);
+    const { page, faults } = await open(view, '#quality');
+    await page.getByRole('heading', { name: 'Handshakes' }).waitFor();
+    await settled(page);
+    assert.deepEqual(await cells(page, 'Scans', 3), { '10.0.0.9': '25', '10.0.0.8': '1' });
+    assert.deepEqual(await cells(page, 'Scans', 4), { '10.0.0.9': '1', '10.0.0.8': '30' });
+    await page.getByText('0 of 13 TCP flows failed').waitFor();
+    assert.equal(await page.getByRole('table', { name: 'Failed connections' }).count(), 0, 'only scans failed');
+    await page.getByText(/^0 % of \d+ segments were retransmitted\.$/).waitFor();
+    // The largest ten, and the others in a row, with the sums of all.
+    const [failing, slow] = [await cells(page, 'HTTP failures', 2), await cells(page, 'Slow servers', 7)];
+    assert.deepEqual([failing['3 others'], slow['3 others'], Object.keys(failing).length], ['3', '3', 11]);
+    await page.getByText('13 of 13 requests failed (100 %), all of them: status 4xx.').waitFor();
+    assert.deepEqual(await cells(page, 'Failed names', 2), { 'gone.example': '1' });
+    assert.deepEqual(await cells(page, 'DNS failures', 2), { '10.0.0.53': '2' });
+    assert.ok(!(await page.getByRole('main').textContent()).includes('fine.example'));
+    // A filter on the first answer says that it is one.
+    await page.goto(`${page.url().split('#')[0]}#quality?where=dns_rcode+%3D+3`);
+    await page.getByText('dns_rcode is that of the first answer of a flow; dns_nxdomain').waitFor();
+    const gap = await page.evaluate(() => {
+        const [reasons, names] = ['DNS failures by reason', 'DNS failures'].map((label) => document.querySelector(`[aria-label="${label}"]`).getBoundingClientRect());
+        return names.top - reasons.bottom;
+    });
+    assert.ok(gap >= 8, `${gap} pixels between the tables`);
     assert.deepEqual(faults, []);
 });
 

@@ -388,7 +388,10 @@ impl Outputs {
         let page = self.page.as_ref().map(|page| self.open_page(page, options, key)).transpose()?;
         let (sinks, stats) = (sinks.into_iter().flatten().chain(page).collect(), stats.flatten());
         let transactions = transactions.into_iter().collect::<Option<Vec<_>>>().filter(|sinks| !sinks.is_empty());
-        Ok(OpenOutputs { sinks, transactions, summary: Arc::default(), stats })
+        let conditions =
+            units.iter().copied().flatten().filter_map(|sink| sink.condition.as_ref()).chain(&options.records);
+        let summary = Arc::new(Mutex::new(TrafficSummary::of_conditions(conditions)));
+        Ok(OpenOutputs { sinks, transactions, summary, stats })
     }
 
     /// Opens new sinks while the probe runs. `position` is the position of a unit that stays open.

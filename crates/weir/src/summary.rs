@@ -5,11 +5,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
+use weir_fields::{FIRST_ANSWERS, FirstAnswer};
 use weir_flow::FlowRecord;
-use weir_ledger::{ExportLossReason, Ledger, RecordTotals, RefusalReason, TrafficCounters};
+use weir_ledger::{ExportLossReason, Ledger, RecordTotals, RefusalReason, SinkCounters, TrafficCounters};
 use weir_packet::Network;
 use weir_probe::RecordObserver;
-use weir_query::{StoredTotals, Sums};
+use weir_query::{Expression, StoredTotals, Sums};
 use weir_tcp::{SegmentClass, TcpReport};
 use weir_tcp_report::duplicate_segments;
 use weir_text::units;
@@ -31,6 +32,8 @@ pub struct TrafficSummary {
     pub is_stored: bool,
     /// Stored flows that `--where` or the time leaves out.
     pub not_selected: u64,
+    /// Fields of conditions that are those of the first answer of a flow.
+    of_first_answers: Vec<OfFirstAnswer>,
 }
 
 /// Sums over the TCP analysis of all records (docs/tcp.md section 9).
@@ -47,7 +50,36 @@ struct TcpSummary {
     unread: u64,
 }
 
+/// A field of a condition that is that of the first answer of a flow.
+#[derive(Clone, Copy, Debug)]
+struct OfFirstAnswer {
+    field: &'static FirstAnswer,
+    /// Flows with several answers.
+    flows: u64,
+}
+
+impl OfFirstAnswer {
+    /// What a condition does not find. Of stored flows it is not known how many have several answers.
+    fn text(&self, is_stored: bool) -> Option<String> {
+        let others = match (is_stored, self.flows) {
+            (true, _) => String::new(),
+            (false, 0) => return None,
+            (false, 1) => ", and 1 flow has several".into(),
+            (false, flows) => format!(", and {flows} flows have several"),
+        };
+        Some(format!("{} is that of the first answer of a flow{others}; {} count all", self.field.name, self.field.all))
+    }
+}
+
 impl TrafficSummary {
+    /// No records yet, which conditions select.
+    pub fn of_conditions<'a>(conditions: impl Iterator<Item = &'a Expression>) -> Self {
+        let names: Vec<_> = conditions.flat_map(Expression::fields).collect();
+        let fields = FIRST_ANSWERS.iter().filter(|field| names.contains(&field.name));
+        let of_first_answers = fields.map(|field| OfFirstAnswer { field, flows: 0 }).collect();
+        Self { of_first_answers, ..Self::default() }
+    }
+
     fn add(&mut self, flow: &FlowRecord) {
         self.first_ns = if self.flows == 0 { flow.start_ns() } else { self.first_ns.min(flow.start_ns()) };
         self.flows += 1;
@@ -57,6 +89,7 @@ impl TrafficSummary {
         let protocol = (flow.network != Network::Layer2).then_some(flow.protocol);
         *self.protocol_bytes.entry(protocol).or_default() += flow.frame_bytes();
         flow.tcp.iter().flatten().for_each(|report| self.tcp.add(report));
+        self.of_first_answers.iter_mut().for_each(|of| of.flows += u64::from(of.field.has_several(flow)));
     }
 
     /// Adds stored flows that were summed up without records: all that a view has, and the rest.
@@ -173,6 +206,9 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
         let sizes = format!("{}, {} on the wire", of(packets, "packet"), of(bytes, "byte"));
         fact("selected", format!("{flows} of {}{}: {sizes}", of(all.flows, "flow"), for_sink(&sink.sink)));
     }
+    for text in summary.of_first_answers.iter().filter_map(|of| of.text(summary.is_stored)) {
+        fact("note", text);
+    }
     for (reason, packets) in ledger.packets.refused.nonzero() {
         let which = match reason {
             RefusalReason::NonIp => format!(" ({})", most_frequent(&ledger.ethertypes, protocols::ethertype)),
@@ -187,16 +223,18 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
     for (anomaly, packets) in ledger.anomalies.nonzero() {
         fact("anomaly", format!("{}: {}", units::count(packets, "packet"), anomaly.sentence()));
     }
-    for sink in &ledger.sinks {
-        for (key, &flows) in &sink.altered {
-            fact("altered", format!("{} for {}: {}", units::count(flows, "flow"), sink.sink, altered_sentence(key)));
-        }
-        for (&reason, records) in &sink.lost {
-            let flows = units::count(records.flows, "flow");
-            fact("lost", format!("{flows} for {}: {}", sink.sink, loss_sentence(reason)));
-        }
+    for (name, value) in ledger.sinks.iter().flat_map(altered_and_lost) {
+        fact(name, value);
     }
     text
+}
+
+/// The flows that a sink has altered, and lost.
+fn altered_and_lost(sink: &SinkCounters) -> impl Iterator<Item = (&'static str, String)> {
+    let of = |flows, sentence| format!("{} for {}: {sentence}", units::count(flows, "flow"), sink.sink);
+    let altered = sink.altered.iter().map(move |(key, &flows)| ("altered", of(flows, altered_sentence(key))));
+    let lost = sink.lost.iter().map(move |(&reason, records)| ("lost", of(records.flows, loss_sentence(reason))));
+    altered.chain(lost)
 }
 
 /// Why the format does not have what the records have.

@@ -8,7 +8,7 @@ use crate::words::Words;
 use std::fmt;
 use weir_flow::{Direction, FlowRecord, Place};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet};
-use weir_tcp::{ResponseTimes, TcpReport};
+use weir_tcp::{ResponseTimes, SegmentClass, TcpReport};
 use weir_text::similar;
 
 /// What the values of a field are, and which literals are compared with them.
@@ -482,7 +482,9 @@ pub(crate) fn retransmitted_share(flow: &FlowRecord) -> FieldValue<'static> {
 }
 
 pub(crate) fn rtt(flow: &FlowRecord) -> FieldValue<'static> {
-    initial_rtt_ns(flow).map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
+    let Some([forward, reverse]) = &flow.tcp else { return FieldValue::NotApplicable };
+    let parts = forward.handshake_rtt_ns.zip(reverse.handshake_rtt_ns);
+    parts.map_or(FieldValue::NotApplicable, |(one, other)| FieldValue::Unsigned(one.saturating_add(other)))
 }
 
 pub(crate) fn response(flow: &FlowRecord) -> FieldValue<'static> {
@@ -490,10 +492,32 @@ pub(crate) fn response(flow: &FlowRecord) -> FieldValue<'static> {
     mean_ns.map_or(FieldValue::NotApplicable, FieldValue::Unsigned)
 }
 
-/// The initial round trip between both endpoints: the parts on both sides of the capture point.
-pub fn initial_rtt_ns(flow: &FlowRecord) -> Option<u64> {
-    let [forward, reverse] = flow.tcp.as_ref()?;
-    Some(forward.handshake_rtt_ns?.saturating_add(reverse.handshake_rtt_ns?))
+/// The round trips of the handshake between the capture point and the source, and the destination: only in the record
+/// that has one SYN of each side. An answer to one of several SYN may be that to any of them (Karn's rule).
+pub(crate) fn handshake_round_trips(flow: &FlowRecord) -> [Option<u64>; 2] {
+    let is_single =
+        |report: &TcpReport| report.syns() == 1 && report.count(SegmentClass::SynRetransmission).segments == 0;
+    match &flow.tcp {
+        Some(reports) if reports.iter().all(is_single) => reports.each_ref().map(|report| report.handshake_rtt_ns),
+        _ => [None; 2],
+    }
+}
+
+/// The initial round trip that sums of round trips have.
+pub fn summed_rtt_ns(flow: &FlowRecord) -> Option<u64> {
+    let [source, destination] = handshake_round_trips(flow);
+    Some(source?.saturating_add(destination?))
+}
+
+/// The answers of the server without the round trip to it, if both are known: their number, and the sum of the times,
+/// ns. The round trip is the shortest one of the handshake and of payload.
+pub(crate) fn server_times(flow: &FlowRecord) -> Option<[u64; 2]> {
+    let side = usize::from(!serves_source(flow));
+    let report = &flow.tcp.as_ref()?[side];
+    let (responses, round_trips) = (&report.responses, &report.round_trips);
+    let handshake_ns = handshake_round_trips(flow)[side].filter(|_| responses.count > 0)?;
+    let path_ns = if round_trips.count > 0 { handshake_ns.min(round_trips.min_ns) } else { handshake_ns };
+    Some([responses.count, responses.sum_ns.saturating_sub(responses.count.saturating_mul(path_ns))])
 }
 
 /// The response times of the server.

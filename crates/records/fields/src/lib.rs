@@ -14,6 +14,7 @@ mod community_id;
 mod element;
 mod entry;
 mod field;
+mod first_answer;
 mod omitted;
 mod page;
 mod restore;
@@ -41,9 +42,10 @@ pub use element::{
 };
 pub use entry::{DirectionView, Entry, StaticField, Visitor};
 pub use field::{
-    FIRST_EPHEMERAL_PORT, Field, Kind, Read, duration_ns, field, initial_rtt_ns, name_of_heading, near_names, of_first,
-    server_responses, view_field, words,
+    FIRST_EPHEMERAL_PORT, Field, Kind, Read, duration_ns, field, name_of_heading, near_names, of_first,
+    server_responses, summed_rtt_ns, view_field, words,
 };
+pub use first_answer::{FIRST_ANSWERS, FirstAnswer};
 pub use omitted::{columns_of_omitted, restore_omitted};
 pub use page::{profile_names, profiles};
 pub use restore::StoredValue;

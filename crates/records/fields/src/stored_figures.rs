@@ -83,7 +83,7 @@ pub struct RowFigures {
     pub segments: u64,
     /// Of these, retransmitted.
     pub retransmitted: u64,
-    /// Initial round trip of a TCP connection, if it is known.
+    /// Initial round trip of a TCP connection that sums have.
     pub rtt_ns: Option<u64>,
     /// Answers of a TCP server with a known response time.
     pub responses: u64,
@@ -369,11 +369,16 @@ impl StoredFigures {
         self.serves_source(figures, rows, row, self.ip_protocol(figures, rows, row))
     }
 
-    /// The initial round trip of a row, if it is known.
+    /// The initial round trip of a row that sums have, as [`crate::summed_rtt_ns`] decides.
     #[inline]
     pub fn rtt_ns(&self, figures: &Figures, rows: &StoredRows, row: usize) -> Option<u64> {
-        let [one, other] = figures.sides.each_ref().map(|side| some(side.handshake, rows, row));
-        one.zip(other).map(|(one, other)| one.saturating_add(other))
+        let of_side = |side: &Side| {
+            let [syns, again] =
+                [side.syns, side.syn_retransmissions].map(|place| some(place, rows, row).unwrap_or_default());
+            some(side.handshake, rows, row).filter(|_| (syns, again) == (1, 0))
+        };
+        let [one, other] = figures.sides.each_ref().map(of_side);
+        Some(one?.saturating_add(other?))
     }
 
     /// The number of answers of the server with a known response time, the sum of these times, and the longest, ns.

@@ -4,7 +4,7 @@
 //! store. Columns of sums that are not asked for are not read.
 
 use crate::column::{Column, ColumnKind};
-use crate::field::serves_source;
+use crate::field::{handshake_round_trips, server_times, serves_source};
 use crate::selection::column;
 use crate::stored_figures::Figures;
 use crate::tcp_failure::TcpFailure;
@@ -45,6 +45,10 @@ enum Of {
     Columns(&'static [&'static str]),
     /// The sum of entries of a direction: what the client sent, or the server.
     Side(Side, &'static [&'static str]),
+    /// The round trip of the handshake between the capture point and a side.
+    RoundTrip(Side),
+    /// The answers of the server, without the round trip to it.
+    ServerTime,
     /// 1 if the connection failed, in this way or in any.
     Failure(Option<TcpFailure>),
 }
@@ -71,7 +75,7 @@ pub enum Grain {
 /// A sum of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Records that have a value.
+    /// Records that have a value; of a mean of answers, the answers.
     pub records: u64,
     /// The sum of their values, or the longest.
     pub number: u64,
@@ -95,11 +99,12 @@ const fn side(name: &'static str, side: Side, entries: &'static [&'static str]) 
 
 const UNSEEN: &[&str] = &["tcp_retransmitted_unseen"];
 const SEEN: &[&str] = &["tcp_retransmitted_packets", "tcp_syn_retransmitted"];
-const HANDSHAKE: &[&str] = &["tcp_handshake_rtt_ns"];
+const HANDSHAKE: &[&str] = &["tcp_handshake_rtt_ns", "tcp_syn_count", "tcp_syn_retransmitted"];
+const RESPONSES: &[&str] = &["tcp_response_count", "tcp_response_mean_ns", "tcp_rtt_min_ns"];
 const DNS_ERRORS: &[&str] = &["dns_nxdomain", "dns_servfail", "dns_refused", "dns_other_errors", "dns_unanswered"];
 
 /// All sums, in the order of docs/views.md.
-static DEFINITIONS: [Definition; 35] = [
+static DEFINITIONS: [Definition; 36] = [
     sum("dns_queries", "", &["dns_queries"]),
     sum("dns_answers", "", &["dns_answers"]),
     sum("dns_failed", "", DNS_ERRORS),
@@ -122,12 +127,13 @@ static DEFINITIONS: [Definition; 35] = [
     side("client_retransmitted_seen", Side::Client, SEEN),
     side("server_retransmitted_unseen", Side::Server, UNSEEN),
     side("server_retransmitted_seen", Side::Server, SEEN),
-    time("client_rtt_count", How::Count, Of::Side(Side::Client, HANDSHAKE)),
-    time("client_rtt_mean_ns", How::Mean, Of::Side(Side::Client, HANDSHAKE)),
-    time("client_rtt_max_ns", How::Longest, Of::Side(Side::Client, HANDSHAKE)),
-    time("server_rtt_count", How::Count, Of::Side(Side::Server, HANDSHAKE)),
-    time("server_rtt_mean_ns", How::Mean, Of::Side(Side::Server, HANDSHAKE)),
-    time("server_rtt_max_ns", How::Longest, Of::Side(Side::Server, HANDSHAKE)),
+    time("client_rtt_count", How::Count, Of::RoundTrip(Side::Client)),
+    time("client_rtt_mean_ns", How::Mean, Of::RoundTrip(Side::Client)),
+    time("client_rtt_max_ns", How::Longest, Of::RoundTrip(Side::Client)),
+    time("server_rtt_count", How::Count, Of::RoundTrip(Side::Server)),
+    time("server_rtt_mean_ns", How::Mean, Of::RoundTrip(Side::Server)),
+    time("server_rtt_max_ns", How::Longest, Of::RoundTrip(Side::Server)),
+    time("server_time_mean_ns", How::Mean, Of::ServerTime),
     failures("failed", None),
     failures("no_answer", Some(TcpFailure::NoAnswer)),
     failures("refused", Some(TcpFailure::Refused)),
@@ -212,15 +218,18 @@ impl SumField {
     /// The columns that it is computed from.
     pub fn columns(self) -> Vec<&'static Column> {
         let of_both = |entry: &&str| [format!("fwd_{entry}"), format!("rev_{entry}")];
+        let of_sides = |entries: &[&str]| -> Vec<String> {
+            SIDES.iter().map(|name| (*name).into()).chain(entries.iter().flat_map(of_both)).collect()
+        };
         let names: Vec<String> = match &self.0.of {
             // Without packets a direction has no TCP analysis.
             Of::Columns(names) if names.iter().any(|name| name.starts_with("fwd_")) => {
                 names.iter().chain(&SIDES[4..]).map(|name| (*name).into()).collect()
             }
             Of::Columns(names) => names.iter().map(|name| (*name).into()).collect(),
-            Of::Side(_, entries) => {
-                SIDES.iter().map(|name| (*name).into()).chain(entries.iter().flat_map(of_both)).collect()
-            }
+            Of::Side(_, entries) => of_sides(entries),
+            Of::RoundTrip(_) => of_sides(HANDSHAKE),
+            Of::ServerTime => [of_sides(HANDSHAKE), RESPONSES.iter().flat_map(of_both).collect()].concat(),
             Of::Failure(_) => SIDES[2..].iter().map(|name| (*name).into()).collect(),
         };
         names.iter().map(|name| column(name).expect("the catalogue has the columns of sums")).collect()
@@ -281,7 +290,7 @@ impl SumReader {
             Of::Columns(names) => [names.iter().map(|name| find(name)).collect(), Vec::new()],
             Of::Side(_, entries) => ["fwd", "rev"]
                 .map(|direction| entries.iter().map(|entry| find(&format!("{direction}_{entry}"))).collect()),
-            Of::Failure(_) => Default::default(),
+            Of::RoundTrip(_) | Of::ServerTime | Of::Failure(_) => Default::default(),
         };
         Self { of, columns }
     }
@@ -290,7 +299,15 @@ impl SumReader {
     pub fn amount(&self, flow: &FlowRecord) -> Amount {
         let columns = match self.of.0.of {
             Of::Columns(_) => &self.columns[0],
-            Of::Side(side, _) => &self.columns[usize::from((side == Side::Server) != serves_source(flow))],
+            Of::Side(side, _) => &self.columns[place_of(side, flow)],
+            Of::RoundTrip(side) => {
+                let rtt_ns = handshake_round_trips(flow)[place_of(side, flow)];
+                return rtt_ns.map_or(Amount::default(), |number| Amount { records: 1, number });
+            }
+            Of::ServerTime => {
+                let times = server_times(flow);
+                return times.map_or(Amount::default(), |[records, number]| Amount { records, number });
+            }
             Of::Failure(wanted) => {
                 let failure = TcpFailure::of(flow);
                 let is_wanted = failure.is_some() && (wanted.is_none() || wanted == failure);
@@ -305,6 +322,11 @@ impl SumReader {
         }
         amount
     }
+}
+
+/// The place of a side among source and destination.
+fn place_of(side: Side, flow: &FlowRecord) -> usize {
+    usize::from((side == Side::Server) != serves_source(flow))
 }
 
 #[cfg(test)]

@@ -283,21 +283,27 @@ impl Metric {
         short.or_else(found)
     }
 
-    /// A field of TCP analysis that it is computed from.
-    pub(crate) const fn field(self) -> Option<&'static str> {
+    /// The fields of TCP analysis that it is computed from.
+    pub(crate) const fn fields(self) -> &'static [&'static str] {
         match self {
-            Self::Segments | Self::RetransmittedShare => Some(Self::RetransmittedShare.name()),
-            Self::Retransmitted => Some(Self::Retransmitted.name()),
-            Self::RttMean | Self::RttMax => Some("rtt"),
-            Self::ResponseMean | Self::ResponseMax => Some("response"),
-            _ => None,
+            Self::Segments | Self::RetransmittedShare => &["retransmitted_share"],
+            Self::Retransmitted => &["retransmitted"],
+            Self::RttMean | Self::RttMax => &[
+                "rtt",
+                "fwd_tcp_syn_count",
+                "rev_tcp_syn_count",
+                "fwd_tcp_syn_retransmitted",
+                "rev_tcp_syn_retransmitted",
+            ],
+            Self::ResponseMean | Self::ResponseMax => &["response"],
+            _ => &[],
         }
     }
 
     /// The numbers that are not known if records have only these fields.
     pub fn unknown(known: &[&'static Column]) -> Vec<Self> {
-        let is_known = |name| known.iter().any(|column| column.name == name);
-        Self::ALL.into_iter().filter(|metric| metric.field().is_some_and(|name| !is_known(name))).collect()
+        let is_known = |name: &&str| known.iter().any(|column| column.name == *name);
+        Self::ALL.into_iter().filter(|metric| !metric.fields().iter().all(is_known)).collect()
     }
 
     /// The number of a row.

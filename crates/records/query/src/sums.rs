@@ -1,6 +1,6 @@
 //! The sums of a group of records.
 
-use weir_fields::{RowFigures, initial_rtt_ns, server_responses};
+use weir_fields::{RowFigures, server_responses, summed_rtt_ns};
 use weir_flow::FlowRecord;
 
 /// Sums over records. Of the two directions, the first is that of the initiator; in a group of a
@@ -27,7 +27,7 @@ pub struct Sums {
     pub segments: u64,
     /// Of these, retransmitted.
     pub retransmitted: u64,
-    /// TCP connections with a known initial round trip.
+    /// TCP connections with a known initial round trip, of one SYN of each side.
     pub rtts: u64,
     /// Sum of these round trips, ns.
     pub rtt_sum_ns: u64,
@@ -86,7 +86,7 @@ impl Sums {
             sums.segments += report.sequenced_segments();
             sums.retransmitted += report.retransmitted_segments();
         }
-        if let Some(rtt_ns) = initial_rtt_ns(flow) {
+        if let Some(rtt_ns) = summed_rtt_ns(flow) {
             (sums.rtts, sums.rtt_sum_ns, sums.rtt_max_ns) = (1, rtt_ns, rtt_ns);
         }
         if let Some(times) = server_responses(flow) {

@@ -59,7 +59,7 @@ impl ViewSettings {
     /// The columns that the view sums up, beside those of every record.
     pub fn summed_columns(&self) -> Vec<&'static Column> {
         let metrics = Metric::ALL.into_iter().filter(|metric| !self.unknown.contains(metric));
-        let fields = metrics.filter_map(Metric::field).map(|name| column(name).expect("the column exists"));
+        let fields = metrics.flat_map(Metric::fields).map(|name| column(name).expect("the column exists"));
         fields.chain(self.asked_columns()).collect()
     }
 
@@ -199,7 +199,7 @@ pub struct Series {
 impl View {
     /// The fields that views sum up, beside those of every record.
     pub fn summed_fields() -> impl Iterator<Item = &'static Column> {
-        Metric::ALL.into_iter().filter_map(Metric::field).map(|name| column(name).expect("the column exists"))
+        Metric::ALL.into_iter().flat_map(Metric::fields).map(|name| column(name).expect("the column exists"))
     }
 
     /// The name that two columns of a view of these fields, counts and sums would have.

@@ -6,6 +6,7 @@
 //! `unsafe` is in `library.rs` (the C interface) and `connection.rs` (its handles).
 #![deny(unsafe_code)]
 
+mod computed;
 mod connection;
 mod database;
 mod error;
@@ -14,9 +15,10 @@ mod macros;
 mod question;
 mod tokens;
 
+pub use computed::{computed_fields, with_computed};
 pub use database::{Column, Database, Kind, Query, Rows, Settings, View};
 pub use error::Error;
 pub use library::{ENVIRONMENT, Engine, OLDEST_VERSION};
 pub use macros::{macros, port_name};
 pub use question::{Argument, Placeholders, QUESTIONS, Question};
-pub use tokens::{quoted_identifier, quoted_text, text_literals, uses_identifier};
+pub use tokens::{gives_name, quoted_identifier, quoted_text, text_literals, uses_identifier};

@@ -47,6 +47,16 @@ pub fn uses_identifier(sql: &str, name: &str) -> bool {
         .any(|token| matches!(token, Token::Word(word) | Token::Name(word) if word.eq_ignore_ascii_case(name)))
 }
 
+/// Whether the SQL gives this name to something: `AS name`.
+pub fn gives_name(sql: &str, name: &str) -> bool {
+    tokens(sql).0.windows(2).any(|pair| match pair {
+        [Token::Word(word), Token::Word(given) | Token::Name(given)] => {
+            word.eq_ignore_ascii_case("as") && given.eq_ignore_ascii_case(name)
+        }
+        _ => false,
+    })
+}
+
 /// The words and signs, in their sequence, up to this number.
 pub(crate) fn first_words(sql: &str, limit: usize) -> Vec<(String, usize)> {
     let mut scanner = Scanner { sql, at: 0 };

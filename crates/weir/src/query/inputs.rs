@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
 use weir_fields::{ColumnKind, Profile, default_columns};
-use weir_sql::{View, quoted_text, text_literals, uses_identifier};
+use weir_sql::{View, computed_fields, gives_name, quoted_text, text_literals, uses_identifier, with_computed};
 use weir_store::{Folder, Hour, NS_REST, StoredFile, columns_of};
 
 /// The default of `-i`, and the variable that has another.
@@ -70,6 +70,8 @@ pub struct Inputs {
     to_ns: u64,
     /// Whether the flows before `from_ns` are needed.
     with_earlier: bool,
+    /// Fields that flows do not store, and that the query uses. A name that it gives itself is its own.
+    computed: Vec<&'static str>,
     /// Texts that may name files, and do not.
     missing: Vec<String>,
     damage: Damage,
@@ -126,7 +128,8 @@ impl Inputs {
             return Err(InputError::FromAfterTo.into());
         }
         let damage = Damage::default();
-        let mut inputs = Self { flows, named, missing, from_ns: from, to_ns: to, with_earlier, damage };
+        let computed = computed_fields().filter(|name| uses_identifier(sql, name) && !gives_name(sql, name)).collect();
+        let mut inputs = Self { flows, named, computed, missing, from_ns: from, to_ns: to, with_earlier, damage };
         for input in inputs.all() {
             if let Input::Store(path) = input {
                 inputs.damage.is_known.fetch_or(check_store(path)?, Ordering::Relaxed);
@@ -227,6 +230,9 @@ impl Inputs {
             let before = self.from_ns.checked_sub(1);
             let sql = before.map_or(Ok(empty()), |before| self.select_all(&(0..=before)))?;
             views.push(View { name: EARLIER.into(), sql });
+        }
+        for view in &mut views {
+            view.sql = with_computed(&view.sql, |name| self.computed.contains(&name));
         }
         self.damage.was_reported.store(true, Ordering::Relaxed);
         Ok(views)

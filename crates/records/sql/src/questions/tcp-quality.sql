@@ -17,8 +17,12 @@ from (
            + fwd_tcp_retransmitted_unseen + rev_tcp_retransmitted_unseen as retransmitted,
            fwd_tcp_missing_bytes + rev_tcp_missing_bytes as missing_bytes,
            fwd_tcp_zero_window + rev_tcp_zero_window as zero_window,
-           fwd_tcp_handshake_rtt_ns + rev_tcp_handshake_rtt_ns as rtt_ns
-    from flows where protocol = 'tcp'
+           -- The answer to a SYN that was repeated may be that to any of them (Karn's rule).
+           case when fwd_tcp_syn_count = 1 and rev_tcp_syn_count = 1
+                     and fwd_tcp_syn_retransmitted + rev_tcp_syn_retransmitted = 0
+                then fwd_tcp_handshake_rtt_ns + rev_tcp_handshake_rtt_ns end as rtt_ns
+    -- Without an answer, a repeated SYN is no lost segment.
+    from flows where protocol = 'tcp' and not (rev_packets = 0 and fwd_tcp_syn_count > 0 and not regexp_matches(fwd_tcp_flags, '[APFU]'))
 )
 group by server, port
 order by retransmitted desc nulls last, segments desc nulls last, server, port

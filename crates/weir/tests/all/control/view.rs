@@ -147,6 +147,33 @@ fn groups_in_intervals_are_the_same_in_one_pass_and_in_two() {
 }
 
 #[test]
+fn each_number_alone_is_that_among_all() {
+    const NAMES: [&str; 13] = [
+        "flows",
+        "packets",
+        "bytes",
+        "l2_bytes",
+        "first_time",
+        "last_time",
+        "segments",
+        "retransmitted",
+        "retransmitted_share",
+        "rtt_mean_ns",
+        "rtt_max_ns",
+        "response_mean_ns",
+        "response_max_ns",
+    ];
+    let view = Viewed::start(&[&web(), "-q"]);
+    let all = rows(&view, "by=server_ip&sort=flows", "groups");
+    for name in NAMES {
+        assert!(all.iter().any(|row| !row[name].is_null()), "{name}");
+        let alone = rows(&view, &format!("by=server_ip&sort=flows&numbers={name}"), "groups");
+        let values = |rows: &[Value]| rows.iter().map(|row| row[name].clone()).collect::<Vec<_>>();
+        assert_eq!(values(&alone), values(&all), "{name}");
+    }
+}
+
+#[test]
 fn what_needs_a_probe_is_refused_and_the_rest_works() {
     let view = Viewed::start(&[&web(), "-q"]);
     for (method, path) in [

@@ -3,7 +3,9 @@
 use super::payload_readers::{connection, datagram, read};
 use std::path::Path;
 use std::process::Command;
-use testbed::{Pcap, capture_files, captures, captures_of_applications, ipv4, is_installed, metered, number, success};
+use testbed::{
+    Pcap, capture_files, captures, captures_of_applications, ipv4, is_installed, metered, number, success, weir,
+};
 
 const DNS_COUNTS: [&str; 6] =
     ["dns_queries", "dns_answers", "dns_nxdomain", "dns_servfail", "dns_refused", "dns_unanswered"];
@@ -95,6 +97,37 @@ fn every_response_of_a_kept_alive_connection_counts() {
     let (_, _, records, _) =
         metered(&["read", capture.name(), "-q", "--dpi-packets", "2", "--fields", &HTTP_COUNTS.join(",")]);
     assert_eq!(number(&records[0]["http_5xx"]), 9, "the limit of packets is one of recognition");
+}
+
+#[test]
+fn a_condition_on_the_first_answer_says_that_there_are_others() {
+    let answers: [&[u8]; 2] =
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"];
+    let request: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let exchange = |at: usize| [(true, request), (false, answers[at])];
+    let several = connection(5000, &[exchange(0), exchange(1)].concat());
+    let capture = Pcap::of(&several).saved();
+    let summary = |capture: &str, condition: &str| weir(["read", capture, "--where", condition, "-o", "csv:-"]).2;
+    let note =
+        "http_status is that of the first answer of a flow, and 1 flow has several; http_4xx and http_5xx count all";
+    let text = summary(capture.name(), "http_status >= 400");
+    assert!(text.contains("0 of 1 flow") && text.contains(note), "{text}");
+    // Stored flows: the ones that are not selected are not read.
+    let store = capture.beside("store");
+    success(["read", "-q", capture.name(), "-o", &format!("parquet:{}", store.display())]);
+    let text = summary(store.to_str().unwrap(), "http_status >= 400");
+    assert!(text.contains("http_status is that of the first answer of a flow; http_4xx"), "{text}");
+    let text = summary(capture.name(), "http_4xx > 0");
+    assert!(!text.contains("first answer"), "{text}");
+    let single = Pcap::of(&connection(5000, &exchange(1))).saved();
+    let text = summary(single.name(), "http_status >= 400");
+    assert!(!text.contains("first answer"), "{text}");
+    let mut frames = Vec::new();
+    for (id, code) in [(1, 0), (2, 3)] {
+        frames.extend([datagram([4000, 53], &dns(id, None)), answer(4000, &dns(id, Some(code)))]);
+    }
+    let text = summary(Pcap::of(&frames).saved().name(), "dns_rcode = NXDOMAIN");
+    assert!(text.contains("dns_rcode is that of the first answer of a flow, and 1 flow has several"), "{text}");
 }
 
 #[test]

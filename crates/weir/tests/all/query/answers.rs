@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
-use testbed::{arguments, captures, failure, ledger_of, number, success, weir};
+use testbed::{Pcap, arguments, captures, datagram, failure, ledger_of, number, success, tcp, weir};
 
 /// The rows of a view of `weir read`.
 fn view(store: &Path, options: &[&str]) -> Vec<Value> {
@@ -40,7 +40,7 @@ fn ready_questions_answer_as_views_do() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let by_server = ["--where", "proto tcp", "--by", "dst_ip,dst_port", "--top", "0"];
+    let by_server = ["--where", "tcp and not tcp_failure = no_answer", "--by", "dst_ip,dst_port", "--top", "0"];
     for store in [stored_captures(folder.path()), stored_losses(folder.path())] {
         let ask = |question: &str| ask(&[question, "--top", "0"], &store);
         let talkers = ["host", "flows", "sent_packets", "received_packets", "sent_bytes", "received_bytes", "bytes"];
@@ -86,6 +86,101 @@ fn responses_and_failures_are_those_of_records() {
     assert_eq!(flows, number(&host["flows"]));
     let sent: u64 = peers.iter().map(|row| number(&row["sent_bytes"])).sum();
     assert_eq!(sent, number(&host["sent_bytes"]));
+}
+
+/// A question of DNS for an address of a name, or its answer with this code.
+fn dns(name: &[u8], code: Option<u8>) -> Vec<u8> {
+    let flags = code.map_or(0x0100, |code| 0x8180 | u16::from(code));
+    let header = [u16::from(name[1]), flags, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
+    [&header[..], name, b"\x07example\0\0\x01\0\x01"].concat()
+}
+
+#[test]
+fn scans_are_one_row_and_no_name_has_the_failures_of_others() {
+    if !has_engine() {
+        return;
+    }
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    let mut frames: Vec<_> = (1..=25).map(|host| tcp(([10, 0, 0, 9], 4000), ([10, 0, 1, host], 445), SYN, 0)).collect();
+    for client in 1..=3 {
+        let (client, server) = (([10, 0, 0, client], 4000), ([10, 0, 2, 1], 81));
+        frames.extend([tcp(client, server, SYN, 0), tcp(server, client, RST, 0)]);
+    }
+    let server = ([10, 0, 0, 53], 53);
+    for (port, name, code) in [(4000, b"\x01a", 0), (4000, b"\x01b", 3), (4000, b"\x01c", 2), (4001, b"\x01d", 5)] {
+        let client = ([10, 0, 0, 7], port);
+        frames.extend([datagram(client, server, &dns(name, None)), datagram(server, client, &dns(name, Some(code)))]);
+    }
+    let capture = Pcap::of(&frames).saved();
+    let capture = Path::new(capture.name());
+    let failed =
+        values(&ask(&["failed"], capture), ["scanner", "server", "port", "how", "attempts", "servers", "clients"]);
+    assert_eq!(
+        failed,
+        [
+            [json!("10.0.0.9"), Value::Null, json!(445), json!("no answer"), json!(25), json!(25), json!(1)],
+            [Value::Null, json!("10.0.2.1"), json!(81), json!("refused"), json!(3), json!(1), json!(3)],
+        ]
+    );
+    let columns = ["name", "server", "queries", "nxdomain", "servfail", "refused", "unanswered"];
+    let names = values(&ask(&["dns-failures"], capture), columns);
+    assert_eq!(
+        names,
+        [
+            [json!("d.example"), Value::Null, json!(1), json!(0), json!(0), json!(1), json!(0)],
+            [Value::Null, json!("10.0.0.53"), json!(3), json!(1), json!(1), json!(0), json!(0)],
+        ]
+    );
+}
+
+#[test]
+fn fields_that_are_not_stored_are_computed_where_a_query_names_them() {
+    if !has_engine() {
+        return;
+    }
+    const FIELDS: &str =
+        "server_ip,client_ip,service_port,packets,bytes,l2_bytes,rtt,response,retransmitted,tcp_failure";
+    let names: Vec<&str> = FIELDS.split(',').collect();
+    let folder = tempfile::tempdir().unwrap();
+    for store in [stored_captures(folder.path()), stored_losses(folder.path())] {
+        let of_fields = |rows: Vec<Value>| -> Vec<Vec<Value>> {
+            sorted(rows.iter().map(|row| names.iter().map(|name| row[*name].clone()).collect()).collect())
+        };
+        let asked = of_fields(ask(&[&format!("select {FIELDS} from flows")], &store));
+        let expected = of_fields(view(&store, &["--fields", FIELDS, "--top", "0"]));
+        assert!(expected.len() > 50, "{}", expected.len());
+        for (row, of_read) in asked.iter().zip(&expected) {
+            assert_eq!(row, of_read, "{FIELDS}");
+        }
+        assert_eq!(asked.len(), expected.len());
+        let by_server = "select server_ip, service_port, count(*) as flows from flows group by all";
+        let by_server = values(&ask(&[by_server], &store), ["server_ip", "service_port", "flows"]);
+        let expected = view(&store, &["--by", "server_ip,service_port", "--top", "0"]);
+        let expected = values(&expected, ["server_ip", "service_port", "flows"]);
+        assert_eq!(sorted(by_server), sorted(expected));
+    }
+    // The start of a connection is not in the capture, and the server sends first.
+    let (server, client) = (([10, 0, 0, 2], 80), ([10, 0, 0, 1], 40_000));
+    let capture = Pcap::of(&[tcp(server, client, 16, 10), tcp(client, server, 16, 10)]).saved();
+    let ends = "select client_ip, server_ip, service_port, src_ip from flows";
+    let ends = values(&ask(&[ends], Path::new(capture.name())), ["client_ip", "server_ip", "service_port", "src_ip"]);
+    assert_eq!(ends, [[json!("10.0.0.1"), json!("10.0.0.2"), json!(80), json!("10.0.0.2")]]);
+    let store = folder.path().join("flows");
+    // A name that the query gives is its own.
+    let own =
+        "select dst_port as service_port, count(*) as packets from flows group by service_port having packets > 1";
+    assert!(!ask(&[own], &store).is_empty());
+    // Files may lack columns, or have those of the fields.
+    let files = [("a.csv", "basic"), ("b.json", "all"), ("c.parquet", "src_ip,dst_ip,server_ip,bytes,start_time")];
+    for (name, fields) in files {
+        let file = folder.path().join(name);
+        success(arguments!["read", "-q", captures().join("web.pcap"), "--fields", fields, "-o", file]);
+        let sql = "select server_ip, count(*) as flows, sum(bytes) as bytes from flows group by all";
+        let asked = sorted(values(&ask(&[sql], &file), ["server_ip", "flows", "bytes"]));
+        let expected = view(&captures().join("web.pcap"), &["--by", "server_ip", "--top", "0"]);
+        assert_eq!(asked, sorted(values(&expected, ["server_ip", "flows", "bytes"])), "{name}");
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use testbed::{
-    Pcap, assert_usage_errors, capture_files, captures, captures_of_applications, command, failure, ledger_of, number,
-    read_flows, small, success, tcp, weir,
+    Pcap, START, assert_usage_errors, capture_files, captures, captures_of_applications, command, failure, ledger_of,
+    number, read_flows, small, success, tcp, weir,
 };
 
 fn capture(name: &str) -> String {
@@ -211,6 +211,71 @@ fn sums_that_are_asked_for_are_those_of_the_fields_of_records() {
     }
     let of_captures = ["dns_failed", "dns_nxdomain", "http_errors", "no_answer", "refused", "half_open"];
     assert!(of_captures.iter().all(|of| seen[of] > 0) && seen["retransmitted_unseen"] > 0, "{seen:?}");
+}
+
+/// A segment of a connection to 198.51.100.20:80 from this port: the frames of a capture, at these microseconds.
+fn segment(
+    capture: Pcap,
+    at_us: u32,
+    port: u16,
+    from_server: bool,
+    control: u8,
+    [sequence, acknowledged, payload]: [u32; 3],
+) -> Pcap {
+    let (client, server) = (([192, 0, 2, 10], port), ([198, 51, 100, 20], 80));
+    let (from, to) = if from_server { (server, client) } else { (client, server) };
+    let mut frame = tcp(from, to, control, payload as usize);
+    frame[38..42].copy_from_slice(&sequence.to_be_bytes());
+    frame[42..46].copy_from_slice(&acknowledged.to_be_bytes());
+    capture.frame(START + at_us / 1_000_000, at_us % 1_000_000, &frame)
+}
+
+/// A connection whose SYN begins at these microseconds: a round trip of 2 ms to the server and of 1 ms to the client, and
+/// an answer after 3 ms. With `lost_us` the first SYN with ACK is lost, and the next one comes this much later.
+fn answered(capture: Pcap, port: u16, lost_us: u32) -> Pcap {
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    let capture = segment(capture, 0, port, false, SYN, [100, 0, 0]);
+    let capture = if lost_us > 0 { segment(capture, 300_000, port, false, SYN, [100, 0, 0]) } else { capture };
+    let steps = [
+        (2_000, true, SYN | ACK, [500, 101, 0]),
+        (3_000, false, ACK, [101, 501, 0]),
+        (4_000, false, ACK, [101, 501, 50]),
+        (7_000, true, ACK, [501, 151, 50]),
+    ];
+    let add = |capture, (at_us, from_server, control, numbers)| {
+        segment(capture, lost_us + at_us, port, from_server, control, numbers)
+    };
+    steps.into_iter().fold(capture, add)
+}
+
+#[test]
+fn handshakes_with_a_repeated_syn_are_no_round_trips() {
+    const SUMS: &str = "server_rtt_count,server_rtt_mean_ns,server_rtt_max_ns,client_rtt_mean_ns,server_time_mean_ns";
+    let capture = answered(answered(Pcap::new(), 4000, 0), 4001, 800_000).saved();
+    let view = ["--by", "server_ip", "--sum", SUMS];
+    let read = rows(&[&["read", capture.name()][..], &view].concat());
+    let store = capture.beside("store");
+    success(["read", "-q", capture.name(), "-o", &format!("parquet:{}", store.display())]);
+    let stored = rows(&[&["read", store.to_str().unwrap()][..], &view].concat());
+    for row in [&read[0], &stored[0]] {
+        let of = |name: &str| number(&row[name]);
+        assert_eq!((of("flows"), of("server_rtt_count"), of("rtt_max_ns")), (2, 1, 3_000_000), "{row}");
+        assert_eq!((of("server_rtt_mean_ns"), of("server_rtt_max_ns")), (2_000_000, 2_000_000), "{row}");
+        assert_eq!((of("rtt_mean_ns"), of("client_rtt_mean_ns")), (3_000_000, 1_000_000), "{row}");
+        assert_eq!((of("response_mean_ns"), of("server_time_mean_ns")), (3_000_000, 1_000_000), "{row}");
+    }
+    // The field of the flow is what was measured.
+    let flows = rows(&["read", capture.name(), "--fields", "rtt", "--where", "rtt > 500ms"]);
+    assert_eq!(flows.len(), 1, "{flows:?}");
+    // Later records of a connection do not have its handshake once more.
+    let long = segment(answered(Pcap::new(), 4000, 0), 5_000_000, 4000, false, 16, [151, 551, 50]).saved();
+    let row = &rows(&[&["read", long.name(), "--active", "1s"][..], &view].concat())[0];
+    assert_eq!((number(&row["flows"]), number(&row["server_rtt_count"])), (2, 1), "{row}");
+    // Where no round trip is known, nothing is.
+    let lost = answered(Pcap::new(), 4001, 800_000).saved();
+    let row = &rows(&[&["read", lost.name()][..], &view].concat())[0];
+    assert!(row["server_time_mean_ns"].is_null() && row["rtt_mean_ns"].is_null(), "{row}");
 }
 
 #[test]

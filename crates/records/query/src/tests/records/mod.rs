@@ -18,7 +18,8 @@ pub fn web() -> FlowRecord {
     let mut reports = [TcpReport::EMPTY; 2];
     reports[0].classes[SegmentClass::Syn as usize].segments = 1;
     reports[0].classes[SegmentClass::InOrder as usize].segments = 3;
-    reports[1].classes[SegmentClass::InOrder as usize].segments = 4;
+    reports[1].classes[SegmentClass::Syn as usize].segments = 1;
+    reports[1].classes[SegmentClass::InOrder as usize].segments = 3;
     reports[1].classes[SegmentClass::Retransmission as usize].segments = 2;
     reports[0].handshake_rtt_ns = Some(1_000_000);
     reports[1].handshake_rtt_ns = Some(2_000_000);

@@ -73,7 +73,7 @@ const HTTP: &str = "http_requests,http_errors,http_4xx,http_5xx,http_response_me
 const LOSSES: &str = "retransmitted_unseen,client_retransmitted_unseen,client_retransmitted_seen,\
                       server_retransmitted_unseen,server_retransmitted_seen";
 const TIMES: &str = "client_rtt_count,client_rtt_mean_ns,client_rtt_max_ns,server_rtt_count,server_rtt_mean_ns,\
-                     server_rtt_max_ns";
+                     server_rtt_max_ns,server_time_mean_ns";
 const FAILURES: &str = "failed,no_answer,refused,half_open,reset_by_client,reset_by_server,reset_by_both";
 
 /// Views, each with an order or a limit.
