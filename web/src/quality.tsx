@@ -34,6 +34,17 @@ function rowsOf(answer: Groups | undefined, has: (row: Flow) => boolean): { rows
     return { rows, groups: rows.filter(isGroup) };
 }
 
+/** Rows of counts in which only some groups have a row of their own: the last row sums up the others. */
+function folded(rows: Flow[], isListed: (row: Flow) => boolean): Flow[] {
+    const listed = rows.filter((row) => isGroup(row) && isListed(row));
+    const others = rows.filter((row) => !listed.includes(row));
+    const [first] = others;
+    if (!first) return listed;
+    const sum = (name: string) => others.reduce((sum, row) => sum + number(row, name), 0);
+    const sums = Object.fromEntries(Object.keys(first).map((name) => [name, sum(name)]));
+    return [...listed, { ...sums, other_groups: sum('other_groups') + others.filter(isGroup).length }];
+}
+
 const hasSome = (name: string) => (row: Flow) => number(row, name) > 0;
 const isKnown = (name: string) => (row: Flow) => row[name] !== null;
 
@@ -299,7 +310,7 @@ interface Failing {
     selects?: string;
     /** Flows that are not counted. */
     without?: string;
-    /** Groups with less failures are not listed. */
+    /** Groups with less failures are among the others. */
     fewest?: number;
     /** What stands behind the sentences, and the heading of what follows. */
     children?: preact.ComponentChildren;
@@ -316,7 +327,8 @@ function Failures({ scope, of, title, note, head, what, none, more, also, select
     const sorted = [...found].sort((one, other) => other.number - one.number);
     const largest = sorted[0];
     const oftenest = most(sorted, ({ number }) => number, ({ words }) => words, bad, ['most often', 'all of them:']);
-    const { rows, groups } = rowsOf(answer, (row) => number(row, failed) >= fewest);
+    const { rows: failing, groups } = rowsOf(answer, hasSome(failed));
+    const rows = fewest > 1 ? folded(failing, (row) => number(row, failed) >= fewest) : failing;
     const mostly = mostWith(groups, by, failed, bad);
     const condition = found.map(({ condition }) => condition).join(' or ');
     return (
@@ -417,7 +429,7 @@ function FailedConnections({ scope }: { scope: Scope }) {
                     <h3>Scans</h3>
                     <p class="note">
                         Sources whose connections to {FEWEST_TARGETS} hosts or ports, or more, did not open.{' '}
-                        {isLeftOut ? 'All other numbers here are without these connections.' : 'Their connections are among the others here, too; servers with one failed connection are not listed.'}
+                        {isLeftOut ? 'All other numbers here are without these connections.' : 'Their connections are in the other numbers here, too; servers with one failed connection are among the others.'}
                     </p>
                     <GroupTable
                         label="Scans"
