@@ -25,6 +25,12 @@ const WORDS: [string, string][] = [
 ];
 const MAX_CHOICES = 10;
 
+/** Fields that are those of the first answer of a flow, and what counts all of its answers. */
+const OF_FIRST_ANSWERS: Record<string, string> = {
+    http_status: 'http_4xx and http_5xx',
+    dns_rcode: 'dns_nxdomain, dns_servfail, dns_refused and dns_other_errors',
+};
+
 function choices(fields: Field[], part: string): [string, string][] {
     const known = [...WORDS, ...fields.map(({ name, meaning }): [string, string] => [name, meaning.replaceAll('`', '')])];
     const lower = part.toLowerCase();
@@ -33,7 +39,7 @@ function choices(fields: Field[], part: string): [string, string][] {
     return found.sort(([one], [other]) => +other.startsWith(lower) - +one.startsWith(lower)).slice(0, MAX_CHOICES);
 }
 
-/** A filter, its button, and what else a view has in this line. */
+/** A filter, its button, what else a view has in this line, and a note about fields of the filter. */
 export function Filter(props: {
     where: string;
     fields: Field[];
@@ -76,54 +82,64 @@ export function Filter(props: {
         event.preventDefault();
     };
     return (
-        <form class="filter" role="search" onSubmit={submit}>
-            <div class="line">
-                <label>
-                    Filter{' '}
-                    <input
-                        ref={input}
-                        name="where"
-                        value={text}
-                        spellcheck={false}
-                        autocomplete="off"
-                        autocapitalize="off"
-                        placeholder="dst port 443 and bytes > 1M"
-                        role="combobox"
-                        aria-autocomplete="list"
-                        aria-expanded={offered.length > 0}
-                        aria-controls="choices"
-                        aria-activedescendant={active >= 0 && active < offered.length ? `choice-${active}` : undefined}
-                        onInput={(event) => {
-                            setText(event.currentTarget.value);
-                            setPlace(event.currentTarget.selectionStart ?? undefined);
-                            setActive(-1);
-                        }}
-                        onKeyDown={keys}
-                        onBlur={close}
-                    />
-                </label>
-                <ul id="choices" role="listbox" aria-label="Fields" hidden={offered.length === 0}>
-                    {offered.map(([name, meaning], at) => (
-                        <li
-                            key={name}
-                            id={`choice-${at}`}
-                            role="option"
-                            aria-selected={at === active}
-                            // The line keeps the focus.
-                            onMouseDown={(event) => (event.preventDefault(), complete(name))}
-                        >
-                            <b>{name}</b> <span class="note">{meaning}</span>
-                        </li>
-                    ))}
-                </ul>
-            </div>{' '}
-            {props.children}
-            <button>Search</button>
-            {where && (
-                <button type="button" onClick={() => go('')}>
-                    Clear
-                </button>
+        <>
+            <form class="filter" role="search" onSubmit={submit}>
+                <div class="line">
+                    <label>
+                        Filter{' '}
+                        <input
+                            ref={input}
+                            name="where"
+                            value={text}
+                            spellcheck={false}
+                            autocomplete="off"
+                            autocapitalize="off"
+                            placeholder="dst port 443 and bytes > 1M"
+                            role="combobox"
+                            aria-autocomplete="list"
+                            aria-expanded={offered.length > 0}
+                            aria-controls="choices"
+                            aria-activedescendant={active >= 0 && active < offered.length ? `choice-${active}` : undefined}
+                            onInput={(event) => {
+                                setText(event.currentTarget.value);
+                                setPlace(event.currentTarget.selectionStart ?? undefined);
+                                setActive(-1);
+                            }}
+                            onKeyDown={keys}
+                            onBlur={close}
+                        />
+                    </label>
+                    <ul id="choices" role="listbox" aria-label="Fields" hidden={offered.length === 0}>
+                        {offered.map(([name, meaning], at) => (
+                            <li
+                                key={name}
+                                id={`choice-${at}`}
+                                role="option"
+                                aria-selected={at === active}
+                                // The line keeps the focus.
+                                onMouseDown={(event) => (event.preventDefault(), complete(name))}
+                            >
+                                <b>{name}</b> <span class="note">{meaning}</span>
+                            </li>
+                        ))}
+                    </ul>
+                </div>{' '}
+                {props.children}
+                <button>Search</button>
+                {where && (
+                    <button type="button" onClick={() => go('')}>
+                        Clear
+                    </button>
+                )}
+            </form>
+            {Object.entries(OF_FIRST_ANSWERS).map(
+                ([name, all]) =>
+                    new RegExp(`\\b${name}\\b`).test(where) && (
+                        <p class="note" key={name}>
+                            {name} is that of the first answer of a flow; {all} count all.
+                        </p>
+                    ),
             )}
-        </form>
+        </>
     );
 }

@@ -8,7 +8,7 @@ import { NAMED_FIELDS, Named, itemOf, useNames } from './names';
 import { Mistake, useMore } from './parts';
 import { RangeBar, type Span, parametersOf } from './range';
 import { Doubts, Empty, Memory, Nothing, type Scope, type ViewProps, useScope } from './scope';
-import { count, value, zone } from './text';
+import { count, shown, value, zone } from './text';
 
 const DEFAULT_FIELDS = 'start_time,src_ip,src_port,dst_ip,dst_port,protocol,application,packets,bytes,duration_ns';
 const DEFAULT_TOP = '50';
@@ -137,21 +137,22 @@ function FlowTable(props: { flows: Flow[]; fields: Map<string, Field>; now: Aske
                         <tr key={row} onClick={() => choose(flow)}>
                             {names.map((name, column) => {
                                 const text = value(flow[name], fields.get(name));
+                                const known = nameOf(itemOf(flow, name));
                                 return (
                                     <td key={name} class={isNumeric(fields.get(name)) ? 'number' : undefined}>
                                         {column > 0 ? (
-                                            <Named text={text} name={nameOf(itemOf(flow, name))} />
+                                            <Named text={text} name={known} />
                                         ) : (
                                             <button
                                                 type="button"
                                                 class="plain"
-                                                aria-label={`${text}: all fields of this flow`}
+                                                aria-label={`${text}${known ? ` ${shown(known)}` : ''}: all fields of this flow`}
                                                 onClick={(event) => {
                                                     event.stopPropagation();
                                                     choose(flow);
                                                 }}
                                             >
-                                                {text}
+                                                <Named text={text} name={known} />
                                             </button>
                                         )}
                                     </td>
@@ -248,7 +249,7 @@ export function Flows(props: ViewProps) {
             {scope.about.mode === 'probe' && <Switch now={now} change={change} />}
             <p class="note">
                 {now.isStored ? 'Records of flows that have ended, which began in this time.' : 'Flows that have not ended, with their figures so far.'}{' '}
-                Times are {zone()}. The filter is that of <code>--where</code>.
+                Times are in {zone()}. The filter is that of <code>--where</code>.
             </p>
             {now.isStored && <Memory about={scope.about} />}
             {now.isStored && isKept && <RangeBar {...scope} go={(to) => scope.go({ ...to, page: '' })} shown={scope.span} />}

@@ -33,8 +33,8 @@ function save(file: Blob, name: string) {
     setTimeout(() => URL.revokeObjectURL(link.href), REVOKE_MS);
 }
 
-/** Copies in further folders of the recorder. */
-const copies = (answer: { copies: number }) => (answer.copies > 0 ? `; copies in other folders are left out: ${count(answer.copies)}` : '');
+/** Packets that were found more than once. */
+const copies = (answer: { copies: number }) => (answer.copies > 0 ? `; copies left out: ${count(answer.copies)}` : '');
 
 /** A question that a button asks. */
 function useQuestion<T>(ask: () => Promise<T>) {

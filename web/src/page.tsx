@@ -150,8 +150,8 @@ function Page() {
     const { view, settings } = useRoute();
     const times = settings.get('zone') === 'local' ? 'local' : 'UTC';
     setLocal(times === 'local');
-    setNames(settings.get('names') === 'on');
     const [{ about, status, history, restarted, silentSince, needsToken, refusal }, ask] = useWatched();
+    setNames(settings.get('names') === 'on' && about?.names === true);
     const isView = about !== undefined && about.mode !== 'probe';
     const views = viewsOf(about);
     const [current, title] = views.find(([name]) => name === view) ?? views[0]!;

@@ -1,13 +1,13 @@
 // How well it works: slow servers, loss and its side, connections and questions that failed, handshakes.
 import { useState } from 'preact/hooks';
 import type { Flow, Groups, Parameters, StoredFlows } from './api';
-import { type Question, useAnswers } from './ask';
+import { type Problem, type Question, useAnswers } from './ask';
 import { isOffered } from './file';
 import { type Chooser, GroupTable, type NumberColumn, counted, groupText, isGroup, number } from './groups';
 import { Bar, Mistake, Row, Table } from './parts';
 import { parametersOf } from './range';
 import { link } from './route';
-import { Empty, Doubts, Memory, Nothing, type Scope, ScopeBars, type ViewProps, useScope } from './scope';
+import { Empty, Doubts, Memory, Nothing, type Scope, ScopeBars, type ViewProps, isDoubtful, useScope } from './scope';
 import { count, duration, many, percent } from './text';
 import { and } from './where';
 
@@ -42,7 +42,9 @@ function folded(rows: Flow[], isListed: (row: Flow) => boolean): Flow[] {
     if (!first) return listed;
     const sum = (name: string) => others.reduce((sum, row) => sum + number(row, name), 0);
     const sums = Object.fromEntries(Object.keys(first).map((name) => [name, sum(name)]));
-    return [...listed, { ...sums, other_groups: sum('other_groups') + others.filter(isGroup).length }];
+    // Null if there was no memory to count them.
+    const isCounted = others.every((row) => row.other_groups !== null);
+    return [...listed, { ...sums, other_groups: isCounted ? sum('other_groups') + others.filter(isGroup).length : null }];
 }
 
 const hasSome = (name: string) => (row: Flow) => number(row, name) > 0;
@@ -86,7 +88,7 @@ function SlowServers({ scope }: { scope: Scope }) {
     return (
         <Part
             title="Slow servers"
-            note="Servers by the mean time from a request to its answer, over TCP. A response time has the path from the capture point to the server in it: without the round trip to the server, the time of the server itself is left, in the mean of the flows whose round trip is known."
+            note="Servers by the mean time from a request to its answer, over TCP. A response time has the path from the capture point to the server in it: without the round trip to the server, the time of the server itself is left, on average over the flows whose round trip is known."
             asked={asked}
         >
             <Doubts answer={answer} problem={asked.problems[0]} />
@@ -94,7 +96,7 @@ function SlowServers({ scope }: { scope: Scope }) {
             {slowest && (
                 <>
                     <p>
-                        The slowest, {groupText(slowest, SERVERS)}, answers after {time(slowest, 'response_mean_ns')} in the mean
+                        The slowest, {groupText(slowest, SERVERS)}, answers after {time(slowest, 'response_mean_ns')} on average
                         {isKnown('server_time_mean_ns')(slowest) && `; ${time(slowest, 'server_time_mean_ns')} without the round trip to it`}.
                     </p>
                     <GroupTable
@@ -312,13 +314,15 @@ interface Failing {
     without?: string;
     /** Groups with less failures are among the others. */
     fewest?: number;
+    /** An answer that this part depends on: its doubts are shown if the own answer has none. */
+    basis?: { answer: Groups | undefined; problem: Problem | undefined };
     /** What stands behind the sentences, and the heading of what follows. */
     children?: preact.ComponentChildren;
     subtitle?: string;
 }
 
 /** What fails, by reason, and the groups with the most failures. */
-function Failures({ scope, of, title, note, head, what, none, more, also, selects, without, fewest = 1, children, subtitle }: Failing) {
+function Failures({ scope, of, title, note, head, what, none, more, also, selects, without, fewest = 1, basis, children, subtitle }: Failing) {
     const { by, tried, failed, reasons } = of;
     const asked = useAnswers<Groups>([question(scope, ...failures(of, without))], scope.round);
     const [answer] = asked.answers;
@@ -326,18 +330,22 @@ function Failures({ scope, of, title, note, head, what, none, more, also, select
     const found = reasons.map(([words, name, condition]) => ({ words, name, condition, number: total(answer, name) })).filter(({ number }) => number > 0);
     const sorted = [...found].sort((one, other) => other.number - one.number);
     const largest = sorted[0];
-    const oftenest = most(sorted, ({ number }) => number, ({ words }) => words, bad, ['most often', 'all of them:']);
+    const mostCommon = most(sorted, ({ number }) => number, ({ words }) => words, bad, ['most often', 'all of them:']);
     const { rows: failing, groups } = rowsOf(answer, hasSome(failed));
     const rows = fewest > 1 ? folded(failing, (row) => number(row, failed) >= fewest) : failing;
     const mostly = mostWith(groups, by, failed, bad);
     const condition = found.map(({ condition }) => condition).join(' or ');
+    const own = asked.isAsking ? undefined : { answer, problem: asked.problems[0] };
+    const doubts = basis && !(own && isDoubtful(own)) ? basis : own;
+    // A filter selects the flows that are counted here.
+    const only = (where: string) => (without ? and(where, `not (${without})`) : where);
     return (
         <Part title={title} note={note} asked={asked}>
-            {!asked.isAsking && <Doubts answer={answer} problem={asked.problems[0]} />}
+            {doubts && <Doubts {...doubts} />}
             {answer && !asked.problems[0] && (
                 <p>
                     {all === 0 ? none : `${count(bad)} of ${many(all, what)} failed (${percent(bad, all)})`}
-                    {oftenest && `, ${oftenest}`}
+                    {mostCommon && `, ${mostCommon}`}
                     {mostly && `; ${mostly}`}
                     {all > 0 && '.'}
                     {also?.(answer)}
@@ -353,7 +361,7 @@ function Failures({ scope, of, title, note, head, what, none, more, also, select
                             numbers={[2]}
                             cells={[
                                 scope.chooser.go ? (
-                                    <button type="button" class="plain" title={`Only ${condition}`} onClick={() => scope.chooser.go?.(and(scope.where, condition))}>
+                                    <button type="button" class="plain" title={`Only ${condition}`} onClick={() => scope.chooser.go?.(only(and(scope.where, condition)))}>
                                         {words}
                                     </button>
                                 ) : (
@@ -372,7 +380,7 @@ function Failures({ scope, of, title, note, head, what, none, more, also, select
                     head={head}
                     by={by}
                     rows={rows}
-                    chooser={choosing(scope, selects ?? (found.length > 1 ? `(${condition})` : condition))}
+                    chooser={{ ...scope.chooser, where: only(and(scope.where, selects ?? (found.length > 1 ? `(${condition})` : condition))) }}
                     columns={[
                         bars(rows, failed),
                         counted('failed', failed),
@@ -421,9 +429,9 @@ function FailedConnections({ scope }: { scope: Scope }) {
             selects="tcp_failure"
             without={isLeftOut ? without : undefined}
             fewest={without === undefined || isLeftOut ? 1 : 2}
+            basis={{ answer, problem: asked.problems[0] }}
             subtitle={without && (isLeftOut ? 'Other failed connections' : 'All failed connections')}
         >
-            <Doubts answer={answer} problem={asked.problems[0]} />
             {scans.length > 0 && (
                 <>
                     <h3>Scans</h3>
@@ -488,7 +496,7 @@ function Handshakes({ scope }: { scope: Scope }) {
             {longest && !asked.isAsking && (
                 <>
                     <p>
-                        The longest, {groupText(longest, by)}: {time(longest, 'rtt_mean_ns')} in the mean of {many(number(longest, 'server_rtt_count'), 'connection')}.
+                        The longest, {groupText(longest, by)}: {time(longest, 'rtt_mean_ns')} on average over {many(number(longest, 'server_rtt_count'), 'connection')}.
                     </p>
                     <GroupTable
                         label="Handshakes"
@@ -521,11 +529,11 @@ function Transactions({ scope }: { scope: Scope }) {
             <Failures
                 scope={scope}
                 title="Failed names"
-                note="Each question of DNS by its own name, from the records of transactions."
+                note="Each DNS query by its own name, from the records of transactions."
                 of={{ ...NAMES, records: OF_TRANSACTIONS }}
                 head="name"
                 what="question"
-                none="No questions of DNS were recorded."
+                none="No DNS queries were recorded."
                 more={[timed('mean time', 'dns_response_mean_ns')]}
                 also={forgotten}
             />
@@ -558,7 +566,7 @@ function SlowUrls({ scope }: { scope: Scope }) {
             {slowest && (
                 <>
                     <p>
-                        The slowest, {groupText(slowest, by)}: {time(slowest, 'http_response_mean_ns')} in the mean of {many(number(slowest, 'http_requests'), 'request')}.
+                        The slowest, {groupText(slowest, by)}: {time(slowest, 'http_response_mean_ns')} on average over {many(number(slowest, 'http_requests'), 'request')}.
                     </p>
                     <GroupTable
                         label="Slowest URLs"
@@ -651,11 +659,11 @@ function StoredQuality({ scope }: { scope: Scope }) {
                     <Failures
                         scope={scope}
                         title="DNS failures"
-                        note="Questions of DNS that failed, by the server that was asked."
+                        note="DNS queries that failed, by the server that was asked."
                         of={RESOLVERS}
                         head="server"
                         what="question"
-                        none="No questions of DNS were seen."
+                        none="No DNS queries were seen."
                         more={[timed('mean time', 'dns_response_mean_ns')]}
                         also={forgotten}
                     />
@@ -663,11 +671,11 @@ function StoredQuality({ scope }: { scope: Scope }) {
                         <Failures
                             scope={scope}
                             title="Failed names"
-                            note="Names whose question failed, of flows with one question. A flow with several has the name of the first one only: records of transactions (--transactions) have each."
+                            note="Names whose query failed, of flows with one DNS query. A flow with several has the name of the first one only: records of transactions (--transactions) have each."
                             of={SINGLE_NAMES}
                             head="name"
                             what="question"
-                            none="No flow has one question of DNS."
+                            none="No flow has one DNS query."
                             more={[timed('mean time', 'dns_response_mean_ns')]}
                         />
                     )}

@@ -99,6 +99,9 @@ export function rangeText({ from, to }: Range): string {
 /** What a field for a time has. */
 const inputText = (ms: number) => civil(ms).replace(/\.000$/, '');
 
+/** The time in such a field: the one that is shown, if it was not edited. A clock that is set back shows texts twice. */
+const timeOf = (text: string, shown_ms: number) => (text === inputText(shown_ms) ? Math.floor(shown_ms) : parseCivil(text));
+
 /** Ranges before this one, so that a selection can be undone. */
 const parseWas = (was: string): Range[] =>
     was.split(',').flatMap((text) => {
@@ -121,7 +124,7 @@ function Absolute({ shown, choose }: { shown: Span; choose: (span: Span) => void
     const to = edited.to ?? inputText(shown.to_ms);
     const submit = (event: Event) => {
         event.preventDefault();
-        const span = { from_ms: parseCivil(from), to_ms: parseCivil(to) };
+        const span = { from_ms: timeOf(from, shown.from_ms), to_ms: timeOf(to, shown.to_ms) };
         const isSpan = span.from_ms < span.to_ms;
         setProblem(isSpan ? '' : 'The end is not after the begin.');
         if (isSpan) choose(span);

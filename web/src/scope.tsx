@@ -95,28 +95,23 @@ export function ScopeBars({ scope, shown: time }: { scope: Scope; shown: Span | 
         <>
             <RangeBar {...scope} shown={scope.span ?? time} />
             <Filter {...scope} go={(where) => scope.go({ where })} />
-            {Object.entries(OF_FIRST_ANSWERS).map(
-                ([name, all]) =>
-                    new RegExp(`\\b${name}\\b`).test(scope.where) && (
-                        <p class="note" key={name}>
-                            {name} is that of the first answer of a flow; {all} count all.
-                        </p>
-                    ),
-            )}
         </>
     );
 }
 
-/** Fields that are those of the first answer of a flow, and what counts all of its answers. */
-const OF_FIRST_ANSWERS: Record<string, string> = {
-    http_status: 'http_4xx and http_5xx',
-    dns_rcode: 'dns_nxdomain, dns_servfail, dns_refused and dns_other_errors',
-};
+interface Answered {
+    answer: Stored | undefined;
+    problem: Problem | undefined;
+}
+
+/** Whether there is no answer, or not all of it. */
+export const isDoubtful = ({ answer, problem }: Answered): boolean =>
+    problem !== undefined || (answer !== undefined && !(answer.complete && answer.problems.length === 0));
 
 /** Why there is no answer, or what it does not have. */
-export function Doubts({ answer, problem }: { answer: Stored | undefined; problem: Problem | undefined }) {
+export function Doubts({ answer, problem }: Answered) {
     if (problem) return <Mistake {...problem} />;
-    if (!answer || (answer.complete && answer.problems.length === 0)) return null;
+    if (!answer || !isDoubtful({ answer, problem })) return null;
     return (
         <Alert>
             {answer.problems.length > 0 ? (

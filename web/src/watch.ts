@@ -20,6 +20,8 @@ export interface Watched {
     silentSince?: number;
     /** When the probe started, if it has restarted since the page was opened, ms since 1970. */
     restarted?: number;
+    /** When the probe had started, as it said before it wanted the token, ms since 1970. */
+    started_ms?: number;
     /** The probe wants the token. */
     needsToken: boolean;
     /** What it says instead of its status. */
@@ -49,7 +51,7 @@ async function next(before: Watched): Promise<Watched> {
             get<Status>('/status'),
             get<History>('/history', { after: after?.toString() }),
         ]);
-        const started = before.status?.started_ms ?? status.started_ms;
+        const started = before.status?.started_ms ?? before.started_ms ?? status.started_ms;
         const isRestarted = started !== status.started_ms;
         const restarted = isRestarted ? status.started_ms : before.restarted;
         // The samples of another run are all later than those that are known.
@@ -57,8 +59,8 @@ async function next(before: Watched): Promise<Watched> {
         return { about, askedAbout, status, history, restarted, needsToken: false };
     } catch (error) {
         if (error instanceof Refusal) {
-            // What it said before is for those who have the token.
-            if (error.status === 401) return { needsToken: true };
+            // What it said before is for those who have the token. A restart ends the session: it is seen by the start.
+            if (error.status === 401) return { needsToken: true, started_ms: before.status?.started_ms ?? before.started_ms };
             return { ...before, silentSince: undefined, needsToken: false, refusal: error.message };
         }
         return { ...before, silentSince: before.silentSince ?? Date.now(), refusal: undefined };

@@ -103,7 +103,7 @@ impl PacketPlaces {
             return Err(none(incomplete, "packet", &question.limit));
         }
         let (packets, octets) = (buffer.packets, buffer.octets);
-        let of_copies = (copies > 0).then(|| format!("copies in other folders left out: {copies}"));
+        let of_copies = (copies > 0).then(|| format!("copies left out: {copies}"));
         let comments = incomplete.iter().map(|why| format!("incomplete: {why}")).chain(of_copies);
         let comment = comments.collect::<Vec<_>>().join("; ");
         let capture = buffer.into_file(&comment, &source.interfaces());

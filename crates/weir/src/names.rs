@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{debug, warn};
 use weir_control::{AskNames, NamedItem};
@@ -88,10 +89,14 @@ impl SharedNames {
         }
     }
 
-    /// Learns from records before something else sees them.
+    /// Learns from records before something else sees them. Says once that no more names fit.
     pub fn before(self, observe: RecordObserver) -> RecordObserver {
+        let is_said = AtomicBool::new(false);
         Arc::new(move |flows| {
             self.learn(flows);
+            if self.lock().left_out > 0 && !is_said.swap(true, Ordering::Relaxed) {
+                self.log_left_out();
+            }
             observe(flows);
         })
     }

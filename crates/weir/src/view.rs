@@ -101,6 +101,7 @@ pub fn run(view: &View) -> Result<RunStatus, Error> {
 fn learn(names: SharedNames, shown: &Shown, files: &[PathBuf], is_learning: Arc<AtomicBool>) -> Result<(), Error> {
     let (stores, read): (Vec<_>, Vec<_>) = files.iter().cloned().partition(|path| shown.files.contains(path));
     is_learning.store(true, Ordering::Relaxed);
+    let end = EndOfLearning(is_learning);
     if !read.is_empty() {
         names.learn_stored(&read);
     }
@@ -108,7 +109,7 @@ fn learn(names: SharedNames, shown: &Shown, files: &[PathBuf], is_learning: Arc<
         if !stores.is_empty() {
             names.learn_stored(&stores);
         }
-        is_learning.store(false, Ordering::Release);
+        drop(end);
         names.log_left_out();
     };
     if shown.files.is_empty() {
@@ -116,6 +117,15 @@ fn learn(names: SharedNames, shown: &Shown, files: &[PathBuf], is_learning: Arc<
         return Ok(());
     }
     thread::Builder::new().name("weir-names".into()).spawn(learn).map(drop).map_err(Error::Thread)
+}
+
+/// Says that nothing more is learned when it is dropped, also by a panic.
+struct EndOfLearning(Arc<AtomicBool>);
+
+impl Drop for EndOfLearning {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl Shown {

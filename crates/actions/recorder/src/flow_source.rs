@@ -14,8 +14,8 @@ use crate::select::{FrameSelector, SelectedRecords};
 use ahash::{AHashMap, RandomState};
 use weir_capture::{Burst, Error, Frame, Losses, Progress, Source};
 
-/// Frames whose copies are known. A search for one flow that is shown has fewer.
-const MAX_KNOWN: usize = 1 << 20;
+/// Frames whose copies are known: copies have the same time, and frames come in the order of their times.
+const MAX_KNOWN: usize = 1 << 14;
 
 /// What copies have in common: time, octets on the wire, link type, the place of the name of the interface, and a hash of
 /// the octets with a secret of the run.

@@ -19,7 +19,7 @@ pub(crate) struct Client {
 
 // SAFETY: librdkafka permits every function on a handle from every thread (INTRODUCTION.md, *Threads and callbacks*).
 unsafe impl Send for Client {}
-// SAFETY: the same, also at the same time.
+// SAFETY: the same, also at the same time: one thread makes steps while another one sends, polls and purges.
 unsafe impl Sync for Client {}
 
 impl Drop for Client {

@@ -10,10 +10,9 @@ use crate::client::{Client, REASON_BYTES, milliseconds, set_all};
 use crate::error::Error;
 use crate::library::{CONSUMER, Handle, Library, NO_CONSUMER_CLOSE, text};
 use std::ffi::CString;
-use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// The partition of the topic for which the group has an offset.
@@ -35,7 +34,7 @@ pub enum Failure {
 }
 
 /// Where the number is: a group, and a topic.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     group: CString,
     topic: CString,
@@ -109,7 +108,7 @@ impl Position {
 }
 
 /// A step of a transaction.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Ends the transactions of earlier clients with this `transactional.id`.
     Start,
@@ -123,12 +122,24 @@ pub enum Step {
     Abort,
 }
 
-/// The thread on which steps are made. It ends when this is dropped and librdkafka has returned.
+/// The thread on which steps are made. When this is dropped, it waits until librdkafka returns.
 pub(crate) struct Steps {
-    requests: Sender<Step>,
+    /// `None` when the thread is to end.
+    requests: Option<Sender<Step>>,
     results: Receiver<Result<(), Failure>>,
+    thread: Option<JoinHandle<()>>,
     /// The step that is made.
-    running: Option<Discriminant<Step>>,
+    running: Option<Step>,
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            // It calls C only: a panic has no other cause than memory.
+            let _ = thread.join();
+        }
+    }
 }
 
 fn no_thread() -> Failure {
@@ -145,20 +156,22 @@ impl Steps {
             {}
         };
         match thread::Builder::new().name("weir-kafka-steps".into()).spawn(make) {
-            Ok(_) => Ok(Self { requests, results, running: None }),
+            Ok(thread) => Ok(Self { requests: Some(requests), results, thread: Some(thread), running: None }),
             Err(error) => Err(Failure::Pending(format!("no thread can be started: {error}"))),
         }
     }
 
     /// Begins a step, or goes on with it, and waits for its end up to this time.
     pub(crate) fn go_on(&mut self, step: &Step, wait: Duration) -> Result<(), Failure> {
-        match self.running {
-            None => {
-                self.requests.send(step.clone()).map_err(|_| no_thread())?;
-                self.running = Some(discriminant(step));
+        if self.running.as_ref().is_some_and(|running| running != step) {
+            match self.results.try_recv() {
+                Ok(_) => self.running = None,
+                Err(_) => return Err(Failure::Pending("another step is not done".into())),
             }
-            Some(running) if running == discriminant(step) => {}
-            Some(_) => return Err(Failure::Pending("another step is not done".into())),
+        }
+        if self.running.is_none() {
+            self.requests.as_ref().ok_or_else(no_thread)?.send(step.clone()).map_err(|_| no_thread())?;
+            self.running = Some(step.clone());
         }
         let result = match self.results.recv_timeout(wait) {
             Err(RecvTimeoutError::Timeout) => return Err(Failure::Pending("no broker has answered".into())),
@@ -175,7 +188,7 @@ impl Client {
     fn make(&self, step: &Step) -> Result<(), Failure> {
         let functions = &self.library.functions;
         let wait = milliseconds(STEP_TIME);
-        // SAFETY: the client is alive, and so is the list. The group is copied, and destroyed once.
+        // SAFETY: the client is alive, and so is the list of a position. The group is copied, and destroyed once.
         let error = unsafe {
             match step {
                 Step::Start => (functions.init_transactions)(self.handle, wait),

@@ -49,6 +49,8 @@ pub(crate) fn meant(word: &str, next: [Token<'_>; 2], text: &str) -> Option<Stri
     let has_value = symbol.is_some() && matches!(value.kind, TokenKind::Word | TokenKind::Quoted);
     let value = if has_value { &text[value.place()] } else { "VALUE" };
     Some(match symbol {
+        // No words compare the size of a port.
+        Some(other) if !is_field && !["=", "!="].contains(&other) => format!("{words} VALUE"),
         symbol if is_field => format!("{words} {} {value}", symbol.unwrap_or("=")),
         Some("!=") => format!("not {words} {value}"),
         _ => format!("{words} {value}"),

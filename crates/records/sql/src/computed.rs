@@ -52,7 +52,9 @@ const COMPUTED: [Computed; 10] = [
             "fwd_tcp_syn_retransmitted",
             "rev_tcp_syn_retransmitted",
         ],
-        "if(fwd_tcp_syn_retransmitted is null and rev_tcp_syn_retransmitted is null, null,
+        "if(coalesce(fwd_tcp_retransmitted_packets, rev_tcp_retransmitted_packets) is null
+           or coalesce(fwd_tcp_retransmitted_unseen, rev_tcp_retransmitted_unseen) is null
+           or coalesce(fwd_tcp_syn_retransmitted, rev_tcp_syn_retransmitted) is null, null,
            coalesce(fwd_tcp_retransmitted_packets, 0) + coalesce(rev_tcp_retransmitted_packets, 0)
            + coalesce(fwd_tcp_retransmitted_unseen, 0) + coalesce(rev_tcp_retransmitted_unseen, 0)
            + coalesce(fwd_tcp_syn_retransmitted, 0) + coalesce(rev_tcp_syn_retransmitted, 0))",

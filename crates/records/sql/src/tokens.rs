@@ -47,14 +47,32 @@ pub fn uses_identifier(sql: &str, name: &str) -> bool {
         .any(|token| matches!(token, Token::Word(word) | Token::Name(word) if word.eq_ignore_ascii_case(name)))
 }
 
-/// Whether the SQL gives this name to something: `AS name`.
+/// Whether the SQL gives this name to something else: `AS name` behind an expression without it. In `sum(bytes) AS bytes`
+/// the name is used.
 pub fn gives_name(sql: &str, name: &str) -> bool {
-    tokens(sql).0.windows(2).any(|pair| match pair {
-        [Token::Word(word), Token::Word(given) | Token::Name(given)] => {
-            word.eq_ignore_ascii_case("as") && given.eq_ignore_ascii_case(name)
-        }
-        _ => false,
+    let tokens = tokens(sql).0;
+    let is_name =
+        |token: &Token| matches!(token, Token::Word(word) | Token::Name(word) if word.eq_ignore_ascii_case(name));
+    tokens.windows(2).enumerate().any(|(at, pair)| {
+        let is_given = matches!(&pair[0], Token::Word(word) if word.eq_ignore_ascii_case("as")) && is_name(&pair[1]);
+        is_given && !expression_before(&tokens[..at]).iter().any(is_name)
     })
+}
+
+/// The tokens of the expression at the end: from behind the last comma, `select` or parenthesis that it is in.
+fn expression_before(tokens: &[Token]) -> &[Token] {
+    let mut depth = 0;
+    let begin = tokens.iter().rposition(|token| {
+        match token {
+            Token::Sign(')') => depth += 1,
+            Token::Sign('(') => depth -= 1,
+            Token::Sign(',') => return depth == 0,
+            Token::Word(word) => return depth == 0 && word.eq_ignore_ascii_case("select"),
+            _ => {}
+        }
+        depth < 0
+    });
+    &tokens[begin.map_or(0, |at| at + 1)..]
 }
 
 /// The words and signs, in their sequence, up to this number.
@@ -214,6 +232,20 @@ mod tests {
         }
         assert_eq!(quoted_identifier("a\"b"), "\"a\"\"b\"");
         assert_eq!(quoted_text("a'b"), "'a''b'");
+    }
+
+    #[test]
+    fn a_name_is_given_by_an_expression_without_it() {
+        for (sql, expected) in [
+            ("select sum(bytes) as bytes from flows", false),
+            ("select bytes AS bytes, 1", false),
+            ("select fwd_bytes + rev_bytes as bytes from flows", true),
+            ("select x, coalesce(a, b) as \"bytes\"", true),
+            ("select sum(bytes) as bytes from (select a as bytes from flows)", true),
+            ("select bytes, sum(packets) as packets", false),
+        ] {
+            assert_eq!(gives_name(sql, "bytes"), expected, "{sql}");
+        }
     }
 
     #[test]

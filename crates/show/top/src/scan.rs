@@ -5,7 +5,7 @@
 use crate::row::Row;
 use serde_json::{Map, Value};
 
-/// Fewest hosts or ports of a source that are a scan, as in `weir tcp`.
+/// Fewest hosts or ports of a source that are a scan. `weir tcp` counts targets: pairs of both.
 const FEWEST: u64 = 20;
 /// What flows are summed up by.
 pub const BY: &str = "src_ip";

@@ -490,15 +490,15 @@ impl State {
         (self.refusal, self.before) = (None, None);
     }
 
-    /// Takes scans. Where others than before are found, the rows without their flows are asked for at once.
+    /// Takes scans. The rows without the flows of the first ones are asked for at once, those without others later.
     fn take_scans(&mut self, body: &Value) {
         let top = self.settings.top;
         let listing = self.listing_mut();
         let scans = scan::scans(body);
-        let is_other = scan::others(&scans) != scan::others(&listing.scans);
+        let are_first = listing.scans.is_empty() && !scans.is_empty();
         listing.scans = scans;
         listing.arrange(top);
-        self.generation += u64::from(is_other);
+        self.generation += u64::from(are_first);
     }
 
     /// Goes back to the last filter, and lets the user edit the one that is wrong.
@@ -559,6 +559,8 @@ impl State {
             (Key::Enter, edit) => {
                 let text = edit.take().map(|edit| edit.editor.text()).unwrap_or_default();
                 self.before = Some(std::mem::replace(&mut self.filter, text));
+                // Those of the filter before.
+                self.listing_mut().scans.clear();
                 self.ask_anew();
             }
             (_, Some(edit)) => {

@@ -513,7 +513,7 @@ impl KafkaOutput {
         if let Some(producer) = &mut producer {
             producer.purge();
             if self.transactions.is_some() && !self.in_hand.is_empty() {
-                // Otherwise consumers wait for its end. If it fails, the next run ends it.
+                // Otherwise consumers wait for its end. If it fails, or another step is being made, the next run ends it.
                 let _ = producer.step(&Step::Abort, SHORT_WAIT);
             }
         }

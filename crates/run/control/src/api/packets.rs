@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The packets of a flow, as a capture file (pcapng): of the captures of weir view, or of the folders in which the
 /// probe records. Up to the number of octets of --listen-packets. The headers weir-packets and weir-octets have how many
-/// there are, weir-copies how many copies in other folders of a recorder were left out; weir-incomplete has all reasons
+/// there are, weir-copies how many copies of other folders or captures were left out; weir-incomplete has all reasons
 /// why there are not all, if that is so, and so does a comment in the file
 #[utoipa::path(get, path = "/packets", params(PacketQuery), responses(
     (status = 200, description = "The packets", body = String, content_type = "application/x-pcapng"),

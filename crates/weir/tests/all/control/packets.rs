@@ -212,7 +212,7 @@ fn a_packet_that_two_recorders_have_is_there_once() {
         answer = probe.served.get("/packets?flow=10.1.0.1:53-10.0.0.7:1031/udp");
         answer.head.contains("weir-packets: 2\r\n") && answer.head.contains("weir-copies: 2\r\n")
     });
-    assert!(answer.body.contains("copies in other folders left out: 2"), "{}", answer.body);
+    assert!(answer.body.contains("copies left out: 2"), "{}", answer.body);
     let mut body = Value::Null;
     until("both recorders have written the segments", || {
         body = probe.served.get("/explain?flow=10.0.0.7:1031-10.1.0.1:80/tcp").json();

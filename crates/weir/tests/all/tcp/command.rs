@@ -629,7 +629,7 @@ fn with_little_memory_connections_are_left_out() {
     let capture = flood(PACKETS);
     // Text and page are written in chunks, so that they need little memory.
     let script =
-        "ulimit -v 180000; exec \"$0\" tcp \"$1\" --engine cpu --top 0 --failed \"$4\" --html \"$2\" --json \"$3\"";
+        "ulimit -v 200000; exec \"$0\" tcp \"$1\" --engine cpu --top 0 --failed \"$4\" --html \"$2\" --json \"$3\"";
     let run = |failed: &str| {
         let [page, json] = ["html", "json"].map(|ending| capture.beside(&format!("{failed}.{ending}")));
         let weir = Command::new("sh")
