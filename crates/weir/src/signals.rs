@@ -88,6 +88,9 @@ impl StopSignal {
         const STACK_BYTES: usize = 64 << 10;
         let Self { flag, mut signals, opening, ends } = self;
         let wait = move || {
+            opening.into_iter().for_each(|handler| {
+                signal_hook::low_level::unregister(handler);
+            });
             signals.forever().next();
             if let Some(discard) = discard {
                 next(
@@ -104,11 +107,9 @@ impl StopSignal {
                 next(&mut signals, pause, "another signal ends the program at once, and loses what is not written");
             signal_hook::low_level::exit(128 + signal.unwrap_or_default());
         };
-        match thread::Builder::new().name("weir-signals".into()).stack_size(STACK_BYTES).spawn(wait) {
-            Ok(_) => opening.into_iter().for_each(|handler| {
-                signal_hook::low_level::unregister(handler);
-            }),
-            Err(error) => debug!(%error, "a second signal ends the program at once: no thread measures the time"),
+        let thread = thread::Builder::new().name("weir-signals".into()).stack_size(STACK_BYTES);
+        if let Err(error) = thread.spawn(wait) {
+            debug!(%error, "a second signal ends the program at once: no thread measures the time");
         }
         flag
     }

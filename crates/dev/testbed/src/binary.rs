@@ -154,10 +154,11 @@ pub fn until_it_sleeps(child: &mut Child) {
 
 /// Waits until a child process has opened its inputs and outputs: from then on two signals at once are one.
 pub fn wait_for_thread_of_signals(child: &Child) {
-    crate::namespace::until("the thread that waits for signals runs", || {
+    crate::namespace::until("the thread that waits for signals waits", || {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
-        let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-        tasks.flatten().any(|task| name(task).trim() == "weir-signals")
+        // `PID (NAME) STATE ...`
+        let stat = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        tasks.flatten().any(|task| stat(task).contains(" (weir-signals) S "))
     });
 }
 
