@@ -279,12 +279,19 @@ fn a_probe_without_recorder_has_no_packets_and_its_machine_is_examined() {
         let all = findings.as_array().unwrap().iter();
         all.filter(|one| one["subject"] == "machine" && one["severity"] != "ok").cloned().collect()
     };
-    assert_eq!(of_machine(&doctor["findings"]), of_machine(&expected["findings"]));
+    // Figures in summaries change while other tests take huge pages.
+    let without_summary = |mut finding: Value| {
+        finding["summary"].take();
+        finding
+    };
+    let [found, others] = [&doctor, &expected].map(|of| of_machine(&of["findings"]).into_iter().map(without_summary));
+    assert!(found.eq(others), "{doctor}\n{expected}");
     let (_, text, _) = weir(arguments!["doctor"]);
     for finding in of_machine(&doctor["findings"]) {
         let summary = finding["summary"].as_str().unwrap();
-        let first: Vec<&str> = summary.split_whitespace().take(3).collect();
-        assert!(text.contains(&first.join(" ")), "{summary}\n{text}");
+        let end = summary.rsplitn(4, ' ').take(3).collect::<Vec<_>>();
+        let end = end.into_iter().rev().collect::<Vec<_>>().join(" ");
+        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(&end), "{summary}\n{text}");
     }
     served.probe.stop(0);
 }
