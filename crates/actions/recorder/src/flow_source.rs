@@ -71,8 +71,7 @@ impl Copies {
             self.names.len() - 1
         });
         if self.most.len() >= MAX_KNOWN {
-            self.most.clear();
-            self.of_interface.clear();
+            self.forget(frame.time_ns);
         }
         let name = (frame.time_ns, frame.wire_bytes, frame.link_type, at, self.hasher.hash_one(octets));
         let times = self.of_interface.entry((name, frame.interface)).or_default();
@@ -82,6 +81,18 @@ impl Copies {
         *most = (*most).max(*times);
         self.left_out += u64::from(is_copy);
         is_copy
+    }
+}
+
+impl Copies {
+    /// Forgets frames before this time, whose copies were there; if too many are left, all.
+    fn forget(&mut self, time_ns: u64) {
+        self.most.retain(|name, _| name.0 >= time_ns);
+        if self.most.len() > MAX_KNOWN / 2 {
+            self.most.clear();
+        }
+        let most = &self.most;
+        self.of_interface.retain(|(name, _), _| most.contains_key(name));
     }
 }
 
@@ -145,5 +156,25 @@ mod tests {
         // Another time, other octets, and another interface.
         assert!(!is_copy(2, b"a", 2) && !is_copy(1, b"b", 2) && !is_copy(1, b"a", 3));
         assert_eq!(copies.left_out, 3);
+    }
+
+    #[test]
+    fn no_copy_is_missed_where_frames_are_forgotten() {
+        let mut copies = Copies::default();
+        let names = [(1, "eth0".to_owned()), (2, "eth0".to_owned())];
+        let frames = 3 * MAX_KNOWN as u64;
+        for time_ns in 0..frames {
+            for interface in [1, 2] {
+                let frame = Frame { bytes: &[], wire_bytes: 1, time_ns, interface, link_type: 1, time_assumed: false };
+                assert_eq!(copies.is_copy(&frame, b"a", &names), interface == 2, "{time_ns}");
+                // The limit is reached between a frame and its copy, too.
+                let other = Frame { wire_bytes: 2, ..frame };
+                if time_ns % 3 == 0 && interface == 1 {
+                    copies.is_copy(&other, b"b", &names);
+                }
+            }
+            assert!(copies.most.len() <= MAX_KNOWN && copies.of_interface.len() <= 2 * MAX_KNOWN);
+        }
+        assert_eq!(copies.left_out, frames);
     }
 }
