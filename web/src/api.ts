@@ -161,6 +161,8 @@ export interface About {
     /** First and last start of what is kept, ns since 1970, where that is known. */
     from_ns: number | null;
     to_ns: number | null;
+    /** From when on the newest flows start, ns since 1970, if there are many more. A file has none. */
+    newest_from_ns?: number | null;
     /** Why the packets of flows cannot be had, and why no segments are listed. */
     no_packets: string | null;
     no_segments: string | null;

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { type About, type Parameters, probeTime } from './api';
 import { civil, parseCivil, zone } from './text';
 
-/** As the URL has it: `-1h` before now, `all`, or two times. */
+/** As the URL has it: `-1h` before now, `newest` (flows of a large store), `all`, or two times. */
 export interface Range {
     from: string;
     to: string;
@@ -23,8 +23,19 @@ const LAST: [string, string, number][] = [
     ['-1d', 'day', 24 * HOUR_MS],
 ];
 
-/** A store may have years; a memory and files have an end. */
-const defaultFrom = (about: About) => (about.mode !== 'probe' || about.history === 'memory' ? 'all' : '-1h');
+/** What is chosen for large stores. */
+export const NEWEST = 'newest';
+
+/** When the newest flows of a large store start, ms since 1970. */
+const newestFrom = ({ newest_from_ns }: About) => (typeof newest_from_ns === 'number' ? Math.floor(newest_from_ns / 1e6) : undefined);
+
+/** A store may have years, and an hour more flows than are read within a second; a memory and files have an end. */
+function defaultFrom(about: About): string {
+    const newest = newestFrom(about);
+    const isShort = about.mode === 'probe' && about.history !== 'memory';
+    if (newest !== undefined && (!isShort || newest > probeTime() - HOUR_MS)) return NEWEST;
+    return isShort ? '-1h' : 'all';
+}
 
 /** The range of the settings of a view. */
 export function rangeOf(settings: URLSearchParams, about: About): Range {
@@ -32,6 +43,8 @@ export function rangeOf(settings: URLSearchParams, about: About): Range {
     const [from, to] = about.mode === 'file' ? ['', ''] : [settings.get('from') ?? '', settings.get('to') ?? ''];
     const isKnown = from === 'all' || LAST.some(([name]) => name === from);
     if (isKnown) return { from, to: '' };
+    if (from === NEWEST && newestFrom(about) === undefined) return { from: 'all', to: '' };
+    if (from === NEWEST) return { from, to: '' };
     const isSpan = !Number.isNaN(Date.parse(from)) && Date.parse(to) > Date.parse(from);
     return isSpan ? { from, to } : { from: defaultFrom(about), to: '' };
 }
@@ -46,9 +59,9 @@ const end = (about: About) => (about.mode === 'view' && about.to_ns !== null ? M
 export function span({ from, to }: Range, about: About): Span | undefined {
     if (from === 'all') return undefined;
     const last = LAST.find(([name]) => name === from);
-    if (!last) return { from_ms: Date.parse(from), to_ms: Date.parse(to) };
     const to_ms = Math.ceil(end(about));
-    return { from_ms: to_ms - last[2], to_ms };
+    if (last) return { from_ms: to_ms - last[2], to_ms };
+    return from === NEWEST ? { from_ms: newestFrom(about)!, to_ms } : { from_ms: Date.parse(from), to_ms: Date.parse(to) };
 }
 
 export const iso = (ms: number): string => new Date(ms).toISOString();
@@ -92,6 +105,7 @@ const short = (text: string) => civil(Date.parse(text)).replace('T', ' ').replac
 /** A range in words. */
 export function rangeText({ from, to }: Range): string {
     if (from === 'all') return 'all times';
+    if (from === NEWEST) return 'the newest flows';
     const last = LAST.find(([name]) => name === from);
     return last ? `the last ${last[1]}` : `${short(from)} to ${short(to)} ${zone()}`;
 }
@@ -165,11 +179,13 @@ export function RangeBar(props: {
         if (before) go({ ...settingsOf(before, about), was: earlier.join(',') });
     };
     const now = probeTime();
+    const newest: [string, string][] = newestFrom(about) === undefined ? [] : [[NEWEST, 'Newest flows']];
+    const offered: [string, string][] = [...LAST.map(([name, words]): [string, string] => [name, `Last ${words}`]), ...newest, ['all', 'All']];
     const kept = about.from_ns === null || about.to_ns === null ? undefined : { from_ms: about.from_ns / 1e6, to_ms: about.to_ns / 1e6 };
     return (
         <div class="range">
             <div class="choice" role="group" aria-label="Time">
-                {[...LAST.map(([name, words]) => [name, `Last ${words}`] as const), ['all', 'All'] as const].map(([name, words]) => (
+                {offered.map(([name, words]) => (
                     <button type="button" key={name} aria-pressed={range.from === name} onClick={() => choose(name)}>
                         {words}
                     </button>

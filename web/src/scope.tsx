@@ -5,7 +5,7 @@ import type { Problem } from './ask';
 import { Filter } from './filter';
 import type { Chooser } from './groups';
 import { Alert, Mistake } from './parts';
-import { type Range, RangeBar, type Span, narrowed, rangeOf, rangeText, span } from './range';
+import { NEWEST, type Range, RangeBar, type Span, narrowed, rangeOf, rangeText, span } from './range';
 import { link, parse } from './route';
 import { count, instant, many, shown } from './text';
 
@@ -94,6 +94,7 @@ export function ScopeBars({ scope, shown: time }: { scope: Scope; shown: Span | 
     return (
         <>
             <RangeBar {...scope} shown={scope.span ?? time} />
+            {scope.range.from === NEWEST && <p class="note">There are many flows: these are the newest. A longer time takes longer.</p>}
             <Filter {...scope} go={(where) => scope.go({ where })} />
         </>
     );

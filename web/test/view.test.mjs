@@ -461,6 +461,39 @@ test('the packets of a flow are saved, and its segments listed', async () => {
     assert.deepEqual(faults, []);
 });
 
+test('a large store begins with its newest flows', async () => {
+    const flows = join(folder, 'large');
+    store(CAPTURES, flows);
+    const all = read(CAPTURES);
+    const view = await View.start(flows, '--newest', '40');
+    const { page, faults, origin } = await open(view, '#traffic');
+    await settled(page);
+    await page.getByText('these are the newest').waitFor();
+    const newest = page.getByRole('button', { name: 'Newest flows' });
+    assert.equal(await newest.getAttribute('aria-pressed'), 'true');
+    const { newest_from_ns } = await (await fetch(`${origin}/about`)).json();
+    const began = all.filter((flow) => Date.parse(flow.start_time) >= Math.floor(newest_from_ns / 1e6)).length;
+    assert.ok(began > 0 && began < all.length, `${began} of ${all.length}`);
+    assert.equal((await said(page))[0], began);
+    // All of them on a click, which the URL has, and back.
+    await page.getByRole('button', { name: 'All', exact: true }).click();
+    await settled(page);
+    assert.equal((await said(page))[0], all.length);
+    assert.match(page.url(), /from=all/);
+    await newest.click();
+    await settled(page);
+    assert.equal((await said(page))[0], began);
+    await page.getByRole('link', { name: 'Flows', exact: true }).click();
+    await page.getByText(`${began} of ${began} flows match`).waitFor();
+    assert.deepEqual(faults, []);
+    // A smaller one begins with all, also if a URL says otherwise.
+    const small = await View.start(flows, '--newest', '0');
+    const other = await open(small, '#traffic?from=newest');
+    await settled(other.page);
+    assert.equal((await said(other.page))[0], all.length);
+    assert.equal(await other.page.getByRole('button', { name: 'Newest flows' }).count(), 0);
+});
+
 test('a store that is being written grows on the page, and a damaged file is named', async () => {
     const flows = join(folder, 'growing');
     store([CAPTURES[0]], flows);

@@ -33,7 +33,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tracing::warn;
 use weir_capture::{PacketFilter, SourceSpec};
-use weir_control::{Access, AskPackets, AskStore, Server, ViewOf};
+use weir_control::{Access, AskPackets, AskStore, FlowTimes, Server, ViewOf};
 use weir_fields::Requirement;
 use weir_probe::CpuAffinity;
 use weir_store::FlowReader;
@@ -305,13 +305,12 @@ fn ask_store(view: &View, problems: Vec<String>) -> Result<AskStore, Error> {
         answer.problems.splice(0..0, problems.iter().cloned());
         Ok(answer)
     });
-    let (times_ns, all_starts_ns) = (view.times_ns()?, ask.starts_ns);
-    let starts_ns = Arc::new(move |source: &_| {
-        let starts = all_starts_ns(source)?;
-        let within = *starts.start().max(times_ns.start())..=*starts.end().min(times_ns.end());
-        (!within.is_empty()).then_some(within)
+    let (times_ns, newest) = (view.times_ns()?, view.newest);
+    let times = Arc::new(move |source: &_| {
+        let of = stored_answers::times(source, &times_ns, newest)?;
+        Some(FlowTimes { newest_from_ns: of.newest_from_ns.filter(|_| newest > 0), ..of })
     });
-    Ok(AskStore { answer, starts_ns })
+    Ok(AskStore { answer, times })
 }
 
 /// A folder of this run, which is removed when it is dropped.

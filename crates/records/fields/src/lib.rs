@@ -51,7 +51,7 @@ pub use page::{profile_names, profiles};
 pub use restore::StoredValue;
 pub use restored::Restored;
 pub use select::{InvalidFields, select_columns};
-pub use selection::{UnknownColumn, column, columns, default_columns, start_time};
+pub use selection::{UnknownColumn, column, columns, default_columns, end_time, start_time};
 pub use stored_figures::{FigureColumns, Figures, RowFigures, StoredFigures};
 pub use stored_rows::{RowSums, Rows, StoredColumn, StoredRows, StoredText};
 pub use sum_field::{Amount, Grain, InvalidSumField, SumField, SumReader};

@@ -62,6 +62,11 @@ pub fn start_time() -> &'static Column {
     column("start_time").expect("the column exists")
 }
 
+/// The column of the time at which a flow ends.
+pub fn end_time() -> &'static Column {
+    column("end_time").expect("the column exists")
+}
+
 /// The columns if the user selects none: those of a profile (`basic` for JSON and CSV, `store` for a store), the other
 /// fields that distinguish flows, and MAC addresses if requested.
 pub fn default_columns(profile: Profile, key: KeyOptions, layer2: bool, mac_addresses: bool) -> Vec<&'static Column> {

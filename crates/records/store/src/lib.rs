@@ -25,6 +25,7 @@ mod single_file;
 mod source;
 mod summing;
 mod text_column;
+mod times;
 mod writer;
 
 pub use arrow::{ARROW_END, ARROW_ROWS, ArrowRows};
@@ -37,6 +38,7 @@ pub use rows::Row;
 pub use schema::{ANONYMISED_KEY, FIELDS_KEY, NS_REST, ROW_GROUP_ROWS, RowForm, Schema, UNIFLOW_KEY, VERSION_KEY};
 pub use settings::{Settings, UpkeepTimes};
 pub use single_file::SingleFile;
-pub use source::{Damage, FlowReader, Found, columns_of, starts_ns};
+pub use source::{Damage, FlowReader, Found, columns_of};
 pub use summing::{Collecting, Summing};
+pub use times::{StoredTimes, stored_times};
 pub use writer::{Writer, memory_bytes};

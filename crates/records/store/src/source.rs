@@ -17,7 +17,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weir_fields::{Bounds, Column, Restored, columns, start_time};
+use weir_fields::{Bounds, Column, Restored, columns};
 use weir_flow::FlowRecord;
 
 /// A file that cannot be read, or not to its end.
@@ -62,9 +62,9 @@ pub struct Found {
 
 /// Files of an hour of a store, or a single file.
 #[derive(Clone)]
-struct HourFiles {
-    hour: Option<(Folder, Hour)>,
-    files: Vec<PathBuf>,
+pub(crate) struct HourFiles {
+    pub hour: Option<(Folder, Hour)>,
+    pub files: Vec<PathBuf>,
 }
 
 /// Where the reading of row groups began.
@@ -348,7 +348,7 @@ impl OpenFile {
 }
 
 /// The files at a path, the oldest hour first.
-fn hours_of(
+pub(crate) fn hours_of(
     path: &Path,
     starts_ns: Option<&RangeInclusive<u64>>,
     damaged: &mut Vec<Damage>,
@@ -390,34 +390,6 @@ fn of_others(content: &Content) -> Option<Damage> {
         others => format!("this and {others} more are none of the store, and their flows are left out"),
     };
     Some(Damage { path: path.clone(), error: io::Error::other(error) })
-}
-
-/// The first and the last start of the flows of stores and single files, ns since 1970 UTC; `None` without flows. Of a
-/// store, only the files of its first and of its last hour are opened. Times are those of the index of the files, to the
-/// microsecond. What cannot be read is left out.
-pub fn starts_ns(paths: &[PathBuf]) -> Option<RangeInclusive<u64>> {
-    let join = |one: RangeInclusive<u64>, other: RangeInclusive<u64>| {
-        *one.start().min(other.start())..=*one.end().max(other.end())
-    };
-    let of_hour = |hour: &HourFiles| hour.files.iter().filter_map(|path| starts_of(path)).reduce(join);
-    let of_path = |path: &PathBuf| {
-        let hours = hours_of(path, None, &mut Vec::new(), &mut Vec::new()).ok()?;
-        let [first, last] = [hours.iter().find_map(of_hour), hours.iter().rev().find_map(of_hour)];
-        first.into_iter().chain(last).reduce(join)
-    };
-    paths.iter().filter_map(of_path).reduce(join)
-}
-
-/// The same of a file.
-fn starts_of(path: &Path) -> Option<RangeInclusive<u64>> {
-    let bounds = guarded(|| {
-        let file = SharedFile::from(File::open(path)?);
-        let reader = reader_of(&file)?;
-        let groups = reader.metadata().row_groups().iter();
-        let of_groups = groups.filter_map(|group| GroupBounds { group, file: &file }.numbers(start_time()));
-        Ok(of_groups.filter(|starts| !starts.is_empty()).collect::<Vec<_>>())
-    });
-    bounds.ok()?.into_iter().reduce(|one, other| *one.start().min(other.start())..=*one.end().max(other.end()))
 }
 
 /// The columns of a file that are fields of Weir, and what its rows are.

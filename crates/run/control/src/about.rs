@@ -2,9 +2,8 @@
 
 use crate::names::AskNames;
 use crate::packets::AskPackets;
-use crate::stored::FlowSource;
+use crate::stored::{FlowSource, FlowTimes};
 use serde::Serialize;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use utoipa::ToSchema;
 
@@ -46,6 +45,8 @@ pub struct About {
     from_ns: Option<u64>,
     /// When the last one starts.
     to_ns: Option<u64>,
+    /// From when on the newest of these flows start, about 500 000, ns since 1970 UTC; null if there are no more.
+    newest_from_ns: Option<u64>,
     /// Why `/packets` finds none; null if it searches some.
     no_packets: Option<String>,
     /// Why `/explain` lists no segments; null if it does.
@@ -61,13 +62,13 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
 }
 
 impl About {
-    /// With what `/stored` answers from, the first and last start there, and why there are no packets and segments.
+    /// With what `/stored` answers from, the times of its flows, and why there are no packets and segments.
     pub fn new(
         mode: &'static str,
         inputs: &[String],
         [stores, transactions]: [&[PathBuf]; 2],
         source: Option<&FlowSource>,
-        starts_ns: Option<RangeInclusive<u64>>,
+        times: Option<&FlowTimes>,
         [no_packets, no_segments]: [Option<String>; 2],
     ) -> Self {
         Self {
@@ -78,8 +79,9 @@ impl About {
             stores: names(stores),
             transactions: names(transactions),
             history: source.map_or("none", FlowSource::name),
-            from_ns: starts_ns.as_ref().map(|starts| *starts.start()),
-            to_ns: starts_ns.as_ref().map(|starts| *starts.end()),
+            from_ns: times.map(|of| *of.starts_ns.start()),
+            to_ns: times.map(|of| *of.starts_ns.end()),
+            newest_from_ns: times.and_then(|of| of.newest_from_ns),
             no_packets,
             no_segments,
             names: false,

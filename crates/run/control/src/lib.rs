@@ -63,4 +63,6 @@ pub use recent::{FlowsThen, RecentFlows};
 pub use remote::{InvalidUrl, ProbeUrl, RemoteAnswer, RemoteProbe};
 pub use report::{Control, FlowReplies, REPORT_AGE, ReloadReply, Report, Request};
 pub use server::Server;
-pub use stored::{AnswerQuestion, AskStore, FindStarts, FlowSource, StoredAnswer, StoredError, StoredQuestion, Wanted};
+pub use stored::{
+    AnswerQuestion, AskStore, FindTimes, FlowSource, FlowTimes, StoredAnswer, StoredError, StoredQuestion, Wanted,
+};

@@ -182,8 +182,17 @@ pub enum StoredError {
 /// Answers a question.
 pub type AnswerQuestion = dyn Fn(&FlowSource, &StoredQuestion) -> Result<StoredAnswer, StoredError> + Send + Sync;
 
-/// The first and the last start of flows, ns since 1970 UTC; `None` if there are none.
-pub type FindStarts = dyn Fn(&FlowSource) -> Option<RangeInclusive<u64>> + Send + Sync;
+/// When flows start, ns since 1970 UTC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowTimes {
+    /// The first and the last start.
+    pub starts_ns: RangeInclusive<u64>,
+    /// From when on the newest flows start, about 500 000 of them; `None` if there are no more.
+    pub newest_from_ns: Option<u64>,
+}
+
+/// When flows start; `None` if there are none.
+pub type FindTimes = dyn Fn(&FlowSource) -> Option<FlowTimes> + Send + Sync;
 
 /// What answers, on threads of its own.
 #[derive(Clone)]
@@ -191,7 +200,7 @@ pub struct AskStore {
     /// Answers questions.
     pub answer: Arc<AnswerQuestion>,
     /// Finds the times of all flows.
-    pub starts_ns: Arc<FindStarts>,
+    pub times: Arc<FindTimes>,
 }
 
 impl StoredQuestion {
@@ -356,13 +365,13 @@ impl Stores {
         }
     }
 
-    /// The first and the last start of the flows; `None` also if they are not known in time.
-    pub async fn starts_ns(&self, source: FlowSource) -> Option<RangeInclusive<u64>> {
+    /// When the flows start; `None` also if that is not known in time.
+    pub async fn times(&self, source: FlowSource) -> Option<FlowTimes> {
         let end = (Instant::now() + REPLY_TIME).into();
         let place = timeout_at(end, self.place_of_times.clone().acquire_owned()).await.ok()?.ok()?;
-        let starts_ns = self.ask.starts_ns.clone();
-        let starts_ns = self.start(place, move || starts_ns(&source)).ok()?;
-        timeout_at(end, starts_ns).await.ok()?.ok()?
+        let times = self.ask.times.clone();
+        let times = self.start(place, move || times(&source)).ok()?;
+        timeout_at(end, times).await.ok()?.ok()?
     }
 
     /// Does something on a thread, which holds the place.
@@ -471,7 +480,10 @@ mod tests {
     fn stores(
         answer: impl Fn(&FlowSource, &StoredQuestion) -> Result<StoredAnswer, StoredError> + Send + Sync + 'static,
     ) -> Stores {
-        let ask = AskStore { answer: Arc::new(answer), starts_ns: Arc::new(|_| Some(7..=9)) };
+        let ask = AskStore {
+            answer: Arc::new(answer),
+            times: Arc::new(|_| Some(FlowTimes { starts_ns: 7..=9, newest_from_ns: None })),
+        };
         Stores::new(ask, CpuAffinity::default())
     }
 
@@ -512,7 +524,7 @@ mod tests {
                 text,
                 "{\"source\":\"store\",\"matching\":0,\"read\":0,\"complete\":true,\"problems\":[],\"flows\":[\n]}\n"
             );
-            assert_eq!(stores.starts_ns(files("other")).await, Some(7..=9));
+            assert_eq!(stores.times(files("other")).await.unwrap().starts_ns, 7..=9);
         });
     }
 

@@ -3,6 +3,7 @@
 use super::values::{parse_expression, parse_packet_octets, parse_time};
 use super::{CONTROL, Enrichment, Hardening, INPUT, LocalTime, OUTPUT, Selection, Times};
 use crate::error::InputError;
+use crate::stored_answers::NEWEST_FLOWS;
 use clap::Args;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -37,6 +38,10 @@ pub struct View {
     /// Octets of the packets of a flow that /packets answers with, at most; 0: none
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = parse_packet_octets, help_heading = CONTROL)]
     pub listen_packets: usize,
+
+    /// Begin with about this number of flows, the newest, if there are more; 0: with all
+    #[arg(long, value_name = "FLOWS", default_value_t = NEWEST_FLOWS, help_heading = OUTPUT)]
+    pub newest: u64,
 
     /// Show names of hosts, from answers of DNS in the flows as they are now (which their sender can forge) and from
     /// /etc/hosts, and the usual services of ports. No name server is asked

@@ -28,7 +28,7 @@ pub(super) struct Health {
 /// Whether the probe does its work.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Readiness {
-    /// Whether every pipeline responds.
+    /// Whether every pipeline responds, every interface is up, and the probe is not ending.
     ready: bool,
     /// Why not.
     reasons: Vec<String>,
@@ -63,8 +63,8 @@ pub(super) async fn about(State(api): State<Arc<Api>>, headers: HeaderMap) -> An
     let transactions = api.stores_of_transactions().await?;
     let source = api.sources(&stores).into_iter().next();
     let of_transactions = || api.sources_of_transactions(&transactions).into_iter().next();
-    let starts_ns = match &source.clone().or_else(of_transactions) {
-        Some(source) => api.stores.starts_ns(source.clone()).await,
+    let times = match &source.clone().or_else(of_transactions) {
+        Some(source) => api.stores.times(source.clone()).await,
         None => None,
     };
     let (mode, inputs) = match &api.of {
@@ -72,7 +72,7 @@ pub(super) async fn about(State(api): State<Arc<Api>>, headers: HeaderMap) -> An
         Served::Probe(_) => ("probe", api.client.snapshot().report.in_effect.inputs.clone()),
     };
     let missing = api.packets.missing();
-    let about = About::new(mode, &inputs, [&stores, &transactions], source.as_ref(), starts_ns, missing);
+    let about = About::new(mode, &inputs, [&stores, &transactions], source.as_ref(), times.as_ref(), missing);
     Ok(answer(StatusCode::OK, about.with(api.of.names().are_known(), api.access.has_session(&headers))))
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn health() -> Response {
     answer(StatusCode::OK, Health { status: "alive" })
 }
 
-/// Whether the probe does its work: every pipeline responds, and none has ended
+/// Whether the probe does its work: every pipeline responds, and every interface is up
 #[utoipa::path(get, path = "/ready", responses(
     (status = 200, description = "It does", body = Readiness),
     (status = 400, description = "The path has no parameters", body = Failure),

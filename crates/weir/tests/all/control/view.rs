@@ -269,6 +269,39 @@ fn a_view_answers_from_all_it_has_unless_a_time_is_named() {
 }
 
 #[test]
+fn a_view_of_many_flows_says_when_the_newest_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("flows").display().to_string();
+    // Hours of three days, with flows each second.
+    for day in [1_700_000_000, 1_700_100_000, 1_700_200_000] {
+        let mut capture = Pcap::new();
+        for second in 0..50 {
+            capture = capture.frame(day + second, 0, &request_and_response(second as u16)[0]);
+        }
+        success(arguments!["read", "-q", capture.saved().name(), "-o", format!("parquet:{store}")]);
+    }
+    let newest = |options: &[&str]| {
+        let view = Viewed::start(&[&["-q", &store], options].concat());
+        let about = view.get("/about").json();
+        assert_eq!(view.stop(SIGTERM).0, 0);
+        about["newest_from_ns"].clone()
+    };
+    let near = |found: &Value, seconds: u64| {
+        let (found, expected) = (number(found), seconds * 1_000_000_000);
+        assert!(found.abs_diff(expected) < 2_000_000_000, "{found} is not near {expected}");
+    };
+    near(&newest(&["--newest", "20"]), 1_700_200_030);
+    near(&newest(&["--newest", "75"]), 1_700_100_025);
+    // Of the flows of a time.
+    near(&newest(&["--newest", "20", "--to", "2023-11-16T10:00"]), 1_700_100_030);
+    // There are no more, or all are wanted.
+    for all in ["150", "1000", "0"] {
+        assert_eq!(newest(&["--newest", all]), Value::Null, "{all}");
+    }
+    assert_eq!(newest(&[]), Value::Null);
+}
+
+#[test]
 fn a_hangup_ends_a_view_with_a_word() {
     let folder = tempfile::tempdir().unwrap();
     let view = Starting::new(&[&web(), "-q"], &[("TMPDIR", folder.path().to_str().unwrap())]).viewed();

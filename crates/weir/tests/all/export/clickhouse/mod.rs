@@ -327,7 +327,8 @@ fn exported(ledger: &Value) -> u64 {
 }
 
 const QUICK: [&str; 2] = ["--timing", "sink_reconnect=10ms,sink_reconnect_max=20ms,sink_tick=20ms,sink_retry=20ms"];
-const OF_PROBE: [&str; 4] = ["--idle", "100ms", "--status", "json"];
+/// A sender that the machine stops for a moment between the packets of a flow makes no second flow.
+const OF_PROBE: [&str; 4] = ["--idle", "1s", "--status", "json"];
 const AGAIN: &str = "ClickHouse takes records again";
 const UNREACHABLE: &str = "ClickHouse cannot be reached";
 const REFUSED: &str = "ClickHouse refuses the records";
