@@ -183,8 +183,8 @@ function Switch({ now, change }: { now: Asked; change: Change }) {
     );
 }
 
-/** How many flows there are, and the pages of stored ones. */
-function Pages({ found, now, change }: { found: Found | StoredFlows; now: Asked; change: Change }) {
+/** How many flows there are, and the pages of stored ones. Of these, flows of other times were read, too, unless all are asked for. */
+function Pages({ found, isOfTime, now, change }: { found: Found | StoredFlows; isOfTime: boolean; now: Asked; change: Change }) {
     const searched = 'read' in found ? found.read : found.searched;
     const first = now.page * Number(now.top);
     const last = first + found.flows.length;
@@ -194,7 +194,7 @@ function Pages({ found, now, change }: { found: Found | StoredFlows; now: Asked;
     return (
         <>
             <p role="status">
-                {count(found.matching)} of {count(searched)} flows match
+                {isOfTime ? `Flows of this time that match: ${count(found.matching)}` : `${count(found.matching)} of ${count(searched)} flows match`}
                 {(hasMore || now.page > 0) && `; ${which} are shown`}.{!now.isStored && !found.complete && ' Not all flows were looked at in time.'}
             </p>
             {now.isStored && (hasMore || now.page > 0) && (
@@ -269,10 +269,10 @@ export function Flows(props: ViewProps) {
             {!problem && found && 'read' in found && !isAsking && <Doubts answer={found} problem={undefined} />}
             <div aria-busy={isAsking}>
                 {isAsking && !found && <p>Asking …</p>}
-                {isEmpty && found && 'read' in found && <Empty scope={scope} answer={found} />}
+                {isEmpty && found && 'read' in found && <Empty scope={scope} />}
                 {found && !problem && !isEmpty && (
                     <>
-                        <Pages found={found} now={answered.current} change={change} />
+                        <Pages found={found} isOfTime={answered.current.isStored && scope.span !== undefined} now={answered.current} change={change} />
                         <FlowTable flows={found.flows} fields={byName} now={answered.current} change={change} choose={choose} />
                     </>
                 )}

@@ -646,7 +646,7 @@ function StoredQuality({ scope }: { scope: Scope }) {
             <ScopeBars scope={scope} shown={undefined} />
             {!all.isAsking && <Doubts answer={answer} problem={all.problems[0]} />}
             {!answer && all.isAsking && <p>Asking …</p>}
-            {answer && answer.matching === 0 && !all.isAsking && <Empty scope={scope} answer={answer} />}
+            {answer && answer.matching === 0 && !all.isAsking && <Empty scope={scope} />}
             {answer && answer.matching > 0 && !all.problems[0] && (
                 <>
                     <p role="status">

@@ -24,7 +24,7 @@ const LAST: [string, string, number][] = [
 ];
 
 /** What is chosen for large stores. */
-export const NEWEST = 'newest';
+const NEWEST = 'newest';
 
 /** When the newest flows of a large store start, ms since 1970. */
 const newestFrom = ({ newest_from_ns }: About) => (typeof newest_from_ns === 'number' ? Math.floor(newest_from_ns / 1e6) : undefined);
@@ -201,6 +201,7 @@ export function RangeBar(props: {
                     Undo the selection: back to {rangeText(before)}
                 </button>
             )}
+            {range.from === NEWEST && <p class="note">There are many flows: these are the newest. A longer time takes longer.</p>}
         </div>
     );
 }

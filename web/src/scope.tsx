@@ -5,7 +5,7 @@ import type { Problem } from './ask';
 import { Filter } from './filter';
 import type { Chooser } from './groups';
 import { Alert, Mistake } from './parts';
-import { NEWEST, type Range, RangeBar, type Span, narrowed, rangeOf, rangeText, span } from './range';
+import { type Range, RangeBar, type Span, narrowed, rangeOf, rangeText, span } from './range';
 import { link, parse } from './route';
 import { count, instant, many, shown } from './text';
 
@@ -94,7 +94,6 @@ export function ScopeBars({ scope, shown: time }: { scope: Scope; shown: Span | 
     return (
         <>
             <RangeBar {...scope} shown={scope.span ?? time} />
-            {scope.range.from === NEWEST && <p class="note">There are many flows: these are the newest. A longer time takes longer.</p>}
             <Filter {...scope} go={(where) => scope.go({ where })} />
         </>
     );
@@ -132,21 +131,19 @@ export function Doubts({ answer, problem }: Answered) {
 }
 
 /** That no flow is shown, and why. */
-export function Empty({ scope, answer }: { scope: Scope; answer: Stored }) {
+export function Empty({ scope }: { scope: Scope }) {
     const { where, range, go } = scope;
     return (
         <div class="empty" role="status">
             <p>
-                {answer.read === 0
-                    ? `No flows in this range: ${rangeText(range)}.`
-                    : `The filter matches none of the ${many(answer.read, 'flow')} of this range: ${rangeText(range)}.`}
+                {where ? 'The filter matches no flow of this range' : 'No flows in this range'}: {rangeText(range)}.
             </p>
             {range.from !== 'all' && (
                 <button type="button" onClick={() => go({ from: 'all', to: '', was: '' })}>
                     Look at all times
                 </button>
             )}{' '}
-            {where && answer.read > 0 && (
+            {where && (
                 <button type="button" onClick={() => go({ where: '' })}>
                     Clear the filter
                 </button>

@@ -294,7 +294,7 @@ function StoredTraffic({ scope }: { scope: Scope }) {
             <ScopeBars scope={scope} shown={known?.span} />
             {!isAsking && <Doubts answer={answer} problem={problems[0]} />}
             {!answer && isAsking && <p>Asking …</p>}
-            {isEmpty && <Empty scope={scope} answer={answer} />}
+            {isEmpty && <Empty scope={scope} />}
             {known && !isEmpty && !problems[0] && (
                 <>
                     <p role="status" aria-busy={isAsking}>

@@ -484,7 +484,8 @@ test('a large store begins with its newest flows', async () => {
     await settled(page);
     assert.equal((await said(page))[0], began);
     await page.getByRole('link', { name: 'Flows', exact: true }).click();
-    await page.getByText(`${began} of ${began} flows match`).waitFor();
+    await page.getByText(`Flows of this time that match: ${began}`).waitFor();
+    await page.getByText('these are the newest').waitFor();
     assert.deepEqual(faults, []);
     // A smaller one begins with all, also if a URL says otherwise.
     const small = await View.start(flows, '--newest', '0');
