@@ -47,6 +47,7 @@ mod stored;
 mod stored_answers;
 mod stored_reader;
 mod stored_sums;
+mod stored_times;
 mod summary;
 mod synth;
 mod table;

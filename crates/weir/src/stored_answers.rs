@@ -12,24 +12,23 @@
 use crate::question_checks::{check_condition, checked_sums, stored_columns};
 use crate::stored_reader::select;
 use crate::stored_sums;
+use crate::stored_times::{self, NEWEST_FLOWS};
 use crate::table::LargestFlows;
 use std::ops::RangeInclusive;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use weir_control::{AskStore, FlowSource, FlowTimes, FlowsThen, StoredAnswer, StoredError, StoredQuestion, Wanted};
+use weir_control::{AskStore, FlowSource, FlowsThen, StoredAnswer, StoredError, StoredQuestion, Wanted};
 use weir_export::{ViewFormat, append_json_record};
 use weir_fields::{Bounds, Column, Field, columns, field};
 use weir_flow::FlowRecord;
 use weir_query::{CountField, GroupField, Metric, RecordOrder, View, ViewSettings};
-use weir_store::{Collecting, Damage, FlowReader, StoredTimes};
+use weir_store::{Collecting, Damage, FlowReader};
 
 /// Flows that are read before the time is looked at.
 const BATCH: usize = 1024;
 /// More flows of an answer are not collected on several threads, each of which has as many.
 const MAX_COLLECTED: usize = 2000;
-/// The newest flows of a larger store, whose time is known: as many as all tables of the page show within a second.
-pub const NEWEST_FLOWS: u64 = 500_000;
 /// Problems that an answer names one by one.
 const MAX_PROBLEMS: usize = 100;
 /// Rows of groups in intervals: more than a valid question may have, also with flows that end after its time.
@@ -37,7 +36,7 @@ pub const MAX_ROWS: usize = 200_000;
 
 /// What answers the questions of a server.
 pub fn ask_store() -> AskStore {
-    AskStore { answer: Arc::new(answer), times: Arc::new(|source: &_| times(source, &(0..=u64::MAX), NEWEST_FLOWS)) }
+    AskStore { answer: Arc::new(answer), times: stored_times::finder(0..=u64::MAX, NEWEST_FLOWS) }
 }
 
 /// Answers a question.
@@ -45,25 +44,10 @@ pub fn ask_store() -> AskStore {
 /// # Errors
 /// The store cannot be read, its flows do not have a field of the question, or there are too many intervals.
 pub fn answer(source: &FlowSource, question: &StoredQuestion) -> Result<StoredAnswer, StoredError> {
-    question.check_intervals(|| times(source, &(0..=u64::MAX), 0).map(|of| of.starts_ns))?;
+    question.check_intervals(|| stored_times::times(source, &(0..=u64::MAX), 0).map(|of| of.starts_ns))?;
     match &question.wanted {
         Wanted::Flows { order, columns, offset } => flows(source, question, *order, columns, *offset),
         Wanted::Sums(settings) => sums(source, question, settings),
-    }
-}
-
-/// When the flows start that start within these times. Those in memory are few: all of them are the newest.
-pub fn times(source: &FlowSource, within: &RangeInclusive<u64>, newest_flows: u64) -> Option<FlowTimes> {
-    match source {
-        FlowSource::Files(paths) => {
-            let StoredTimes { starts_ns, newest_from_ns } = weir_store::stored_times(paths, within, newest_flows)?;
-            Some(FlowTimes { starts_ns, newest_from_ns })
-        }
-        FlowSource::Memory(recent) => {
-            let recent = recent.now();
-            let starts = || recent.iter().map(FlowRecord::start_ns).filter(|start| within.contains(start));
-            Some(FlowTimes { starts_ns: starts().min()?..=starts().max()?, newest_from_ns: None })
-        }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::signals::StopSignal;
 use crate::stored;
 use crate::stored_answers;
 use crate::stored_reader::StoredPaths;
+use crate::stored_times;
 use clap::Parser;
 use signal_hook::consts::SIGHUP;
 use std::env;
@@ -33,7 +34,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tracing::warn;
 use weir_capture::{PacketFilter, SourceSpec};
-use weir_control::{Access, AskPackets, AskStore, FlowTimes, Server, ViewOf};
+use weir_control::{Access, AskPackets, AskStore, Server, ViewOf};
 use weir_fields::Requirement;
 use weir_probe::CpuAffinity;
 use weir_store::FlowReader;
@@ -305,12 +306,7 @@ fn ask_store(view: &View, problems: Vec<String>) -> Result<AskStore, Error> {
         answer.problems.splice(0..0, problems.iter().cloned());
         Ok(answer)
     });
-    let (times_ns, newest) = (view.times_ns()?, view.newest);
-    let times = Arc::new(move |source: &_| {
-        let of = stored_answers::times(source, &times_ns, newest)?;
-        Some(FlowTimes { newest_from_ns: of.newest_from_ns.filter(|_| newest > 0), ..of })
-    });
-    Ok(AskStore { answer, times })
+    Ok(AskStore { answer, times: stored_times::finder(view.times_ns()?, view.newest) })
 }
 
 /// A folder of this run, which is removed when it is dropped.

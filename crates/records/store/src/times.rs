@@ -93,7 +93,7 @@ fn part_of(all: &RangeInclusive<u64>, part: &RangeInclusive<u64>, flows: u64) ->
     u64::try_from(flows).unwrap_or(u64::MAX)
 }
 
-/// The first time from which on at most so many of the flows start; `None` if that are all.
+/// The first time from which on at most this number of flows start; `None` if that are all.
 fn begin_of_newest(groups: &[GroupTimes], flows: u64) -> Option<u64> {
     let from_on = |from: u64| -> u64 {
         let later = |of: &RangeInclusive<u64>| from.max(*of.start())..=*of.end();

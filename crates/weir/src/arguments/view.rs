@@ -3,7 +3,7 @@
 use super::values::{parse_expression, parse_packet_octets, parse_time};
 use super::{CONTROL, Enrichment, Hardening, INPUT, LocalTime, OUTPUT, Selection, Times};
 use crate::error::InputError;
-use crate::stored_answers::NEWEST_FLOWS;
+use crate::stored_times::NEWEST_FLOWS;
 use clap::Args;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;

@@ -181,7 +181,8 @@ fn expressions_that_take_minutes_to_compile_are_refused() {
             }
             Ok(_) => assert_eq!(reason, None, "{expression}"),
         }
-        assert!(started.elapsed() < Duration::from_secs(30), "{expression}: {:?}", started.elapsed());
+        // Seconds, and more on a busy machine; without limits, hours.
+        assert!(started.elapsed() < Duration::from_secs(180), "{expression}: {:?}", started.elapsed());
     }
 }
 
