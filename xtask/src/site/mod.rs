@@ -20,6 +20,8 @@ pub use index::violations;
 /// names its files from the root of a server.
 const SETTINGS: &str = include_str!("book.toml");
 
+const STYLE: &str = include_str!("weir.css");
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{path}: {error}")]
@@ -44,6 +46,7 @@ pub fn build(root: &Path, weir: &Path, mdbook: &Path, target: &Path) -> Result<(
     let (commands, topics) = commands::read(weir, &target.join("site-manual"))?;
     source::write_book(root, &book.join("src"), &commands)?;
     write(&book.join("book.toml"), SETTINGS)?;
+    write(&book.join("weir.css"), STYLE)?;
     let (html, text) = (target.join("site"), target.join("site-text"));
     remove(&html)?;
     remove(&text)?;
