@@ -1,6 +1,6 @@
 # Weir: all tasks as targets. Start with `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test-fast test test-web ci build web query bench benches deny fuzz miri cuda docs captures truth soak test-servers test-kafka clean
+.PHONY: help demo check test-fast test test-web screenshots ci build web site query bench benches deny fuzz miri cuda docs captures truth soak test-servers test-kafka clean
 
 SECONDS_EACH ?= 30
 
@@ -25,6 +25,10 @@ test-web: ## Test the page of the HTTP interface in a browser (needs Node 20; in
 	@scripts/bootstrap test-web
 	@scripts/test-web
 
+screenshots: ## Take the pictures of docs/screenshots again, by the tests of the page (needs what test-web needs).
+	@scripts/bootstrap test-web
+	@scripts/screenshots
+
 test-servers: ## Test the sink of ClickHouse and deploy/ with its engine (downloads chdb, 181 MB; needs Python).
 	@scripts/bootstrap build
 	@scripts/with-rust cargo build --locked --bin weir
@@ -39,6 +43,10 @@ build: ## Build the release binary.
 
 web: ## Build the page of the HTTP interface, which the next build embeds (needs Node 20 and npm).
 	@scripts/web
+
+site: ## Build the documentation as a site and as text, and check its links (the first run fetches mdBook, 5 MB).
+	@scripts/bootstrap build
+	@scripts/site
 
 query: ## Fetch DuckDB's library for weir query (a package of 24 MB; needs npm).
 	@scripts/query

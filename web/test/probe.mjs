@@ -36,7 +36,7 @@ export class Probe {
 
     static async start(...options) {
         const probe = new Probe();
-        const fixed = ['probe', '-i', 'af_packet:right', '-o', 'json:/dev/null', '--dpi', 'full', '--dpi-fields'];
+        const fixed = ['probe', '-i', 'af_packet:right', '-o', 'json:/dev/null', '--dpi-fields'];
         const all = options.includes('--listen') ? options : ['--listen', '0', ...options];
         probe.process = spawn(WEIR, [...fixed, ...all], { stdio: ['ignore', 'ignore', 'pipe'] });
         Probe.running.add(probe);

@@ -112,7 +112,7 @@ fn pages_in_texts(root: &Path, source: &Path, text: &str) -> Vec<(usize, String)
 
 /// All files below a folder with this extension; build outputs and hidden folders are left out. Cargo does not tag a
 /// `target` that existed before its first build, so the name counts too.
-pub(super) fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("the folder can be listed") {
         let path = entry.expect("the folder can be listed").path();
@@ -223,25 +223,36 @@ fn retired_words(text: &str) -> Vec<(usize, String)> {
 /// Relative links of a page whose file or anchor does not exist.
 fn dead_links(page: &Path, prose: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    for (index, line) in prose.lines().enumerate() {
-        for link in line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
-            if link.contains("://") || link.starts_with("mailto:") {
-                continue;
-            }
-            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target =
-                if file.is_empty() { page.into() } else { page.parent().expect("a file has a folder").join(file) };
-            if !target.exists() {
-                found.push((index + 1, format!("dead link: {link}")));
-            } else if !anchor.is_empty() {
-                let text = fs::read_to_string(&target).expect("a page can be read");
-                if !Markdown::anchors(&text).contains(anchor) {
-                    found.push((index + 1, format!("no such heading: {link}")));
-                }
+    for (line, link) in relative_links(prose) {
+        let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+        let target = if file.is_empty() { page.into() } else { page.parent().expect("a file has a folder").join(file) };
+        if !target.exists() {
+            found.push((line, format!("dead link: {link}")));
+        } else if !anchor.is_empty() {
+            let text = fs::read_to_string(&target).expect("a page can be read");
+            if !Markdown::anchors(&text).contains(anchor) {
+                found.push((line, format!("no such heading: {link}")));
             }
         }
     }
     found
+}
+
+/// The links of a page that lead to other files or headings, with their lines.
+fn relative_links(prose: &str) -> impl Iterator<Item = (usize, &str)> {
+    let links = prose.lines().enumerate().flat_map(|(index, line)| {
+        let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+        targets.map(move |(link, _)| (index + 1, link))
+    });
+    links.filter(|(_, link)| !link.contains("://") && !link.starts_with("mailto:"))
+}
+
+/// The files that a Markdown text links to, with their lines.
+pub(crate) fn linked_files(text: &str) -> Vec<(usize, String)> {
+    let prose = Markdown::parse(text).prose;
+    let files =
+        relative_links(&prose).map(|(line, link)| (line, link.split('#').next().unwrap_or_default().to_owned()));
+    files.filter(|(_, file)| !file.is_empty()).collect()
 }
 
 /// Files that inline code names by their path from the root, and functions (`FILE::FUNCTION`), that do not exist.

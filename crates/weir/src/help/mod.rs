@@ -7,6 +7,8 @@ mod commands;
 mod manual;
 mod page;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod topics;
 
 pub use commands::{first_sentence, named, of_given, print, short};

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 pub struct Topic {
     /// What `weir help` calls it.
     pub name: Cow<'static, str>,
-    text: &'static str,
+    pub(super) text: &'static str,
     /// The part that it is, if it is not the whole page.
     section: Option<&'static Section>,
 }
@@ -18,15 +18,16 @@ pub struct Topic {
 /// Names of pages, with their texts.
 macro_rules! pages {
     ($($name:literal)*) => {
-        [$(($name, include_str!(concat!("../../../../docs/", $name, ".md")))),*]
+        &[$(($name, include_str!(concat!("../../../../docs/", $name, ".md")))),*]
     };
 }
 
-const PAGES: [(&str, &str); 42] = pages!(
-    "af_packet" "af_xdp" "anonymise" "applications" "bench" "bypass" "clickhouse" "collectors" "conformance"
-    "control" "cookbook" "doctor" "dpdk" "egress" "enrichment" "faults" "fields" "glossary" "inputs" "ipfix-files"
-    "kafka" "metering" "nfdump-files" "outputs" "overload" "packet-records" "page" "performance" "probe" "query" "read"
-    "recorder" "reference" "rules" "scale" "store" "synth" "tcp" "top" "transactions" "view" "views"
+const PAGES: &[(&str, &str)] = pages!(
+    "af_packet" "af_xdp" "anonymise" "applications" "bench" "bypass" "clickhouse" "collectors" "comparison"
+    "conformance" "control" "cookbook" "doctor" "dpdk" "egress" "enrichment" "faults" "fields" "glossary" "inputs"
+    "install" "ipfix-files" "kafka" "metering" "nfdump-files" "operating" "outputs" "overload" "packet-records"
+    "page" "performance" "probe" "query" "quick-start" "read" "recorder" "reference" "rules" "scale" "sizing"
+    "store" "synth" "tcp" "top" "transactions" "troubleshooting" "view" "views"
 );
 
 /// The page that lists all others.

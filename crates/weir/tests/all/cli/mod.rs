@@ -5,3 +5,4 @@ mod logging;
 mod synth;
 mod synth_apps;
 mod terminal;
+mod troubleshooting;
