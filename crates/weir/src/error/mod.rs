@@ -5,6 +5,7 @@ mod advice;
 mod bypass;
 mod clickhouse;
 mod config;
+mod health;
 mod input;
 mod machine;
 mod output;
@@ -20,6 +21,7 @@ pub use advice::{advice, live_source, sink_advice};
 pub use bypass::BypassError;
 pub use clickhouse::ClickHouseError;
 pub use config::{ConfigError, ConfigProblem};
+pub use health::HealthError;
 pub use input::InputError;
 pub use machine::{BenchReportProblem, MachineError};
 pub use output::OutputError;
@@ -43,6 +45,8 @@ pub enum Error {
     ClickHouse(#[from] ClickHouseError),
     #[error(transparent)]
     Config(#[from] ConfigError),
+    #[error(transparent)]
+    Health(#[from] HealthError),
     #[error(transparent)]
     Input(#[from] InputError),
     #[error(transparent)]

@@ -22,8 +22,8 @@ macro_rules! pages {
     };
 }
 
-const PAGES: [(&str, &str); 42] = pages!(
-    "af_packet" "af_xdp" "anonymise" "applications" "bench" "bypass" "clickhouse" "collectors" "conformance"
+const PAGES: [(&str, &str); 43] = pages!(
+    "af_packet" "af_xdp" "anonymise" "applications" "bench" "bypass" "clickhouse" "collectors" "conformance" "containers"
     "control" "cookbook" "doctor" "dpdk" "egress" "enrichment" "faults" "fields" "glossary" "inputs" "ipfix-files"
     "kafka" "metering" "nfdump-files" "outputs" "overload" "packet-records" "page" "performance" "probe" "query" "read"
     "recorder" "reference" "rules" "scale" "store" "synth" "tcp" "top" "transactions" "view" "views"
