@@ -11,6 +11,7 @@ mod anonymisation;
 mod arguments;
 mod bench;
 mod bypass;
+mod capabilities;
 mod clickhouse;
 mod console;
 mod doctor;

@@ -33,6 +33,7 @@ pub use store::StoreError;
 pub use tcp::TcpError;
 pub use top::TopError;
 
+use crate::capabilities;
 use advice::*;
 use std::io;
 use std::path::PathBuf;
@@ -83,7 +84,7 @@ pub enum Error {
     Enrichment(Vec<weir_enrich::Error>),
     #[error("--anonymise: {0}{advice}", advice = key_advice(.0))]
     Key(#[from] weir_anonymise::KeyError),
-    #[error(transparent)]
+    #[error("{0}{advice}", advice = capabilities::advice(.0))]
     Live(weir_capture::Error),
     #[error(transparent)]
     Filter(#[from] weir_capture::FilterError),
