@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use weir_capture::SourceSpec;
-use weir_host::{Finding, MACHINE, Severity};
+use weir_host::{Finding, MACHINE, Machine, Severity};
 use weir_text::units;
 
 /// Where packages have the configuration files of services.
@@ -26,6 +26,8 @@ pub struct Needs {
     pub ipv6: Vec<String>,
     /// Interfaces of sources, without those of DPDK.
     pub interfaces: Vec<String>,
+    /// Those of them that have to be there when the probe starts: without `wait = true`.
+    required: Vec<String>,
 }
 
 /// A folder that a probe writes to: a store, a spool, or that of a file.
@@ -81,15 +83,30 @@ impl Needs {
             let needed = live.needed_capabilities().iter().filter(|name| !self.capabilities.contains(name));
             self.capabilities.extend(needed.copied().collect::<Vec<_>>());
             self.af_xdp.extend(live.is_af_xdp().then(|| live.to_string()));
-            self.interfaces.extend(live.devices().iter().map(|device| device.name.clone()));
+            let names = live.devices().iter().map(|device| device.name.clone());
+            self.interfaces.extend(names.clone());
+            self.required.extend(names.filter(|_| !options.wait));
         }
         self.interfaces.sort();
         self.interfaces.dedup();
+        self.required.sort();
+        self.required.dedup();
         let listens = options.listen.filter(|address| address.is_ipv6());
         self.ipv6.extend(listens.map(|address| format!("listen = \"{address}\"")));
         let sinks = options.sinks.outputs.iter().flat_map(Output::sinks).map(|sink| sink.spec.name().to_owned());
         self.ipv6.extend(sinks.filter(|name| name.contains("://[")));
     }
+}
+
+/// Interfaces that have to be there, and are not.
+pub fn absent(needs: &Needs, machine: &Machine) -> Vec<Finding> {
+    let is_absent = |name: &&String| !machine.nics.iter().any(|nic| nic.name == **name);
+    let impact = "The probe does not start. Name another one, or let it wait (wait = true).";
+    let finding = |name: &String| {
+        let summary = format!("there is no interface {name}, which a configuration names");
+        Finding::new(Severity::Critical, "interface", name, summary, impact)
+    };
+    needs.required.iter().filter(is_absent).map(finding).collect()
 }
 
 fn targets(options: &ProbeOptions, file: &str) -> Vec<Written> {

@@ -38,7 +38,7 @@ pub fn run(doctor: &Doctor) -> Result<RunStatus, Error> {
     let interfaces = interfaces(&machine, &doctor.interfaces, &needs.interfaces)?;
     let of_service = || {
         let of_kernel = if root.is_live() { kernel::check(&needs) } else { Vec::new() };
-        of_probes.iter().cloned().chain(of_kernel)
+        of_probes.iter().cloned().chain(configuration::absent(&needs, &machine)).chain(of_kernel)
     };
     let mut findings = with(examine(&machine, &interfaces), of_service());
     if doctor.machine.json {

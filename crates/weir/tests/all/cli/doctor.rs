@@ -23,7 +23,8 @@ const MACHINES: [(&str, i32, i32); 10] = [
 ];
 
 /// Checks of what a probe needs, which are no part of a recording.
-const SERVICE: [&str; 7] = ["sandbox", "af_xdp", "ipv6", "capabilities", "configuration", "store", "space"];
+const SERVICE: [&str; 8] =
+    ["interface", "sandbox", "af_xdp", "ipv6", "capabilities", "configuration", "store", "space"];
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/host/fixtures").join(name)

@@ -64,8 +64,23 @@ fn all_that_is_wrong_with_configurations_is_a_finding() {
     let [(severity, text)] = findings(&report, "store")[..] else { panic!("{report}") };
     assert_eq!(severity, "critical");
     assert!(text.contains("a.toml and ") && text.contains("b.toml both write to"), "{text}");
+    assert!(findings(&report, "interface").is_empty(), "{report}");
     // The interfaces of the sources are examined.
     assert!(report["interfaces"].as_array().unwrap().iter().any(|name| name == "lo"), "{report}");
+}
+
+#[test]
+fn an_interface_that_does_not_exist_is_a_finding_unless_the_probe_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    for (more, wanted) in [
+        ("", vec![("critical", "there is no interface none9, which a configuration names")]),
+        ("wait = true\n", vec![]),
+    ] {
+        fs::write(&file, format!("input = ['af_packet:lo', 'af_packet:none9']\n{more}")).unwrap();
+        let report = report(command(), file.to_str().unwrap());
+        assert_eq!(findings(&report, "interface"), wanted, "{report}");
+    }
 }
 
 #[test]
