@@ -1,6 +1,6 @@
 # Weir: all tasks as targets. Start with `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test-fast test test-web screenshots ci build web site query bench benches deny fuzz miri cuda docs captures truth soak test-servers test-kafka clean
+.PHONY: help demo check test-fast test test-web screenshots ci build web site query bench benches deny fuzz miri cuda docs captures truth soak test-servers test-kafka image test-image clean
 
 SECONDS_EACH ?= 30
 
@@ -72,6 +72,16 @@ soak: ## Run a probe for HOURS=1 while its surroundings fail, checked every minu
 
 test-kafka: ## Send records to a broker of Kafka, fetched on the first run (43 MB; needs mvn and Java 17).
 	@scripts/test-kafka
+
+image: ## Build the release binary, and an OCI image with it, without a daemon (target/image).
+	@scripts/bootstrap image
+	@scripts/with-rust cargo build --release --locked --bin weir
+	@scripts/image
+
+test-image: ## Build the image twice and run it as user 65532 on a read-only root (needs root, runc, umoci).
+	@scripts/bootstrap test-image
+	@scripts/with-rust cargo build --release --locked --bin weir
+	@scripts/test-image
 
 miri: ## Run tests of unsafe code under Miri (needs nightly Rust with miri).
 	@scripts/miri

@@ -1,6 +1,7 @@
 //! Opens sources: captures, pipes, generated traffic, live interfaces.
 
 use crate::arguments::{Inspection, Metering, Selection};
+use crate::capabilities;
 use crate::error::{Error, InputError, SourceError};
 use crate::protocols;
 use rustix::fs::OFlags;
@@ -207,6 +208,7 @@ pub fn open_on_threads(
 }
 
 pub fn open_queues(live: &LiveSpec) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
+    capabilities::raise_permitted();
     let queues = live.open().map_err(Error::Live)?;
     debug!(source = %live, queues = queues.len(), "source opened");
     if let Some(notice) = live.notice() {

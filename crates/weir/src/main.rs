@@ -11,6 +11,7 @@ mod anonymisation;
 mod arguments;
 mod bench;
 mod bypass;
+mod capabilities;
 mod clickhouse;
 mod console;
 mod doctor;
@@ -20,6 +21,7 @@ mod eve;
 mod files;
 mod findings;
 mod flow_packets;
+mod health;
 mod help;
 mod input;
 mod ledger_text;
@@ -60,6 +62,8 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 use console::log::{self, Prefix};
 use console::{printable, style};
+use error::Error;
+use run_status::RunStatus;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -108,7 +112,23 @@ fn main() -> ExitCode {
     if !matches!(command, Command::Probe(_)) {
         log::init(arguments.logging, is_quiet, Prefix::Program);
     }
-    let result = signals::survive_file_size_limit().and_then(|()| match command {
+    let result = signals::survive_file_size_limit().and_then(|()| run(command, given, invalid));
+    match result {
+        Ok(status) => status.into(),
+        Err(error) => {
+            // If the configuration file of `weir probe` is invalid.
+            log::init(arguments.logging, is_quiet, Prefix::Time);
+            print_failure(error.to_string().trim_end());
+            let end = Instant::now() + FAILURE_TIME;
+            console::stderr::flush(&mut || Some(end));
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Runs a command. `invalid` are the errors of options that the command line of `weir probe --check` was given.
+fn run(command: Command, given: Vec<OsString>, invalid: Vec<Error>) -> Result<RunStatus, Error> {
+    match command {
         Command::Read(read) => read::run(&read),
         Command::Probe(probe) => probe::run(&probe, given, invalid),
         Command::View(view) => view::run(&view),
@@ -117,6 +137,7 @@ fn main() -> ExitCode {
         Command::Packets(packets) => packets::run(&packets),
         Command::Rules(rules) => actions::run(&rules),
         Command::Bypass(bypass) => bypass::run(&bypass),
+        Command::Health(health) => health::run(&health),
         Command::Store(store) => store::run(&store),
         Command::Query(query) => query::run(&query),
         Command::Clickhouse(arguments) => clickhouse::run(&arguments),
@@ -128,17 +149,6 @@ fn main() -> ExitCode {
         Command::Completions(completions) => pages::completions(&completions),
         Command::Man(man) => pages::man(&man),
         Command::Help(words) => help::run(&words),
-    });
-    match result {
-        Ok(status) => status.into(),
-        Err(error) => {
-            // If the configuration file of `weir probe` is invalid.
-            log::init(arguments.logging, is_quiet, Prefix::Time);
-            print_failure(error.to_string().trim_end());
-            let end = Instant::now() + FAILURE_TIME;
-            console::stderr::flush(&mut || Some(end));
-            ExitCode::from(1)
-        }
     }
 }
 

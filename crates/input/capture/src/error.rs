@@ -48,6 +48,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The capabilities that a process needs if it is not permitted to read live traffic; none for other errors.
+    pub fn needed_capabilities(&self) -> &'static [&'static str] {
+        if let Self::Live { cause, .. } = self { cause.needed_capabilities() } else { &[] }
+    }
+}
+
 fn layer(compression: Option<Compression>) -> String {
     compression.map_or_else(String::new, |compression| format!("inside {}, ", compression.name()))
 }

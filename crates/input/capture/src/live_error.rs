@@ -35,10 +35,7 @@ pub enum LiveError {
     HardwareType(u16),
     #[error("it is of another kind (hardware type {0}) than the interface before")]
     OtherKind(u16),
-    #[error(
-        "not permitted: capturing needs CAP_NET_RAW; run as root, or once as root: setcap cap_net_raw+ep {}",
-        std::env::current_exe().map_or_else(|_| "weir".into(), |path| path.display().to_string())
-    )]
+    #[error("not permitted: capturing needs CAP_NET_RAW")]
     CapturePermission,
     #[error(
         "queues={0}, blocks={1}, block={2} take {mib} MiB of memory, more than is available; make one of them smaller",
@@ -69,7 +66,7 @@ pub enum LiveError {
          -L {2} combined {0})"
     )]
     SendQueues(usize, u32, String),
-    #[error("not permitted: sending packets needs CAP_NET_RAW, or root")]
+    #[error("not permitted: sending packets needs CAP_NET_RAW")]
     SendPermission,
 
     // AF_XDP.
@@ -80,9 +77,9 @@ pub enum LiveError {
         existing = if *.2 == 1 { "only queue 0".into() } else { format!("queues 0-{}", .2 - 1) }
     )]
     NoQueue(String, String, u32),
-    #[error("not permitted: it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, or root")]
+    #[error("not permitted: it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF")]
     XdpPermission,
-    #[error("the kernel has no AF_XDP (CONFIG_XDP_SOCKETS)")]
+    #[error("the kernel has no AF_XDP (CONFIG_XDP_SOCKETS); use af_packet:")]
     NoXdpSockets,
     #[error("the kernel refuses the map of sockets (it must be 5.9 or newer, with CONFIG_XDP_SOCKETS): {0}")]
     SocketMap(io::Error),
@@ -134,7 +131,24 @@ pub enum LiveError {
     Dpdk(#[from] Box<crate::live::dpdk::error::DpdkError>),
 }
 
+/// The capabilities that af_packet: needs.
+pub(crate) const FOR_AF_PACKET: &[&str] = &["CAP_NET_RAW"];
+/// Those for `timestamps=hardware`.
+pub(crate) const FOR_TIMESTAMPS: &[&str] = &["CAP_NET_RAW", "CAP_NET_ADMIN"];
+/// Those of af_xdp:.
+pub(crate) const FOR_AF_XDP: &[&str] = &["CAP_NET_RAW", "CAP_NET_ADMIN", "CAP_BPF"];
+
 impl LiveError {
+    /// The capabilities without which it is not permitted.
+    pub(crate) fn needed_capabilities(&self) -> &'static [&'static str] {
+        match self {
+            Self::CapturePermission | Self::SendPermission => FOR_AF_PACKET,
+            Self::TimestampPermission => FOR_TIMESTAMPS,
+            Self::XdpPermission => FOR_AF_XDP,
+            _ => &[],
+        }
+    }
+
     /// Wraps the error of a system call.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();

@@ -4,6 +4,7 @@
 use crate::socket::{SocketWriter, Written, is_later, wait_for};
 use crate::tls::{Tls, TlsSession};
 use rustix::event::PollFlags;
+use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
@@ -11,6 +12,15 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, Shutdown, ToSocketAddrs};
 use std::path::{self, PathBuf};
 use std::time::{Duration, Instant};
+
+/// What the log says of a collector that cannot be reached.
+pub(crate) fn reason(sink: &str, error: &io::Error) -> String {
+    let lacks_address = matches!(Errno::from_io_error(error), Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL));
+    if sink.contains("://[") && lacks_address {
+        return format!("{error}; this machine has no IPv6, or no address for it: name an IPv4 address");
+    }
+    error.to_string()
+}
 
 /// The other end of the connection.
 #[derive(Clone, Debug)]

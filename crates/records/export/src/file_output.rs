@@ -381,7 +381,8 @@ impl FileOutput {
         if !retry.is_warned && retry.last_warning.is_none_or(|at| at.elapsed() >= self.attempts.log) {
             (retry.is_warned, retry.last_warning) = (true, Some(Instant::now()));
             let sink = &self.sink;
-            warn!(sink, %error, "file cannot be written, trying again, its records are lost until then");
+            let advice = if error.kind() == io::ErrorKind::StorageFull { "; free some space" } else { "" };
+            warn!(sink, %error, "file cannot be written, trying again, its records are lost until then{advice}");
         }
     }
 

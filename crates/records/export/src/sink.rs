@@ -266,6 +266,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the operating system says of a file or folder of the spool.
+    pub fn of_spool(&self) -> Option<&std::io::Error> {
+        match self {
+            Self::Spool { error: weir_spool::Error::Io { error, .. }, .. } => Some(error),
+            _ => None,
+        }
+    }
+
     /// Whether the reader of the output closed it (`weir read ... | head`), which is not a failure.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Io { error, .. } if error.kind() == std::io::ErrorKind::BrokenPipe)

@@ -14,7 +14,7 @@
 //! sections 8 and 10.4), then come the waiting ones. The sink makes them: a function that connects returns
 //! whether it has to.
 
-use crate::connection::{Connection, Peer};
+use crate::connection::{Connection, Peer, reason};
 use crate::message::Message;
 use crate::pending_records::PendingRecords;
 use crate::sink::{Attempts, ExportOptions, Intake};
@@ -407,8 +407,8 @@ impl StreamOutput {
             Progress::Pending => false,
             Progress::Failed(error) => {
                 if !mem::replace(&mut self.is_logged, true) {
-                    let sink = &self.sink;
-                    warn!(sink, %error, "collector cannot be reached, trying again, its records wait until then");
+                    let (sink, error) = (&self.sink, reason(&self.sink, &error));
+                    warn!(sink, error, "collector cannot be reached, trying again, its records wait until then");
                 }
                 self.retry_later();
                 false

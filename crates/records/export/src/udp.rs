@@ -15,6 +15,7 @@
 //! even if the host loses it or the route changes. So a socket that cannot send is closed, and about
 //! once a second a socket whose source address the system would not choose any more is replaced.
 
+use crate::connection::reason;
 use crate::path_mtu::{is_too_long, path_mtu, set_fragmentation};
 use crate::pending_records::PendingRecords;
 use crate::sink::Attempts;
@@ -177,8 +178,8 @@ impl UdpOutput {
     fn log_unreachable(&mut self, error: &io::Error) {
         if !self.is_unreachable && self.last_warning.is_none_or(|at| at.elapsed() >= self.attempts.log) {
             (self.is_unreachable, self.last_warning) = (true, Some(Instant::now()));
-            let sink = &self.sink;
-            warn!(sink, %error, "collector cannot be reached, trying again, its records are lost until then");
+            let (sink, error) = (&self.sink, reason(&self.sink, error));
+            warn!(sink, error, "collector cannot be reached, trying again, its records are lost until then");
         }
     }
 

@@ -209,7 +209,9 @@ impl Writer {
             if failure.last_warning.is_none_or(|at| at.elapsed() >= log) {
                 failure.last_warning = Some(Instant::now());
                 let (sink, waiting) = (&self.name, self.pending.flows);
-                warn!(sink, %error, waiting, "the store cannot be written, trying again");
+                let is_full = error.kind() == io::ErrorKind::StorageFull;
+                let advice = if is_full { "; free some space, or let it keep less (keep=)" } else { "" };
+                warn!(sink, %error, waiting, "the store cannot be written, trying again{advice}");
             }
             self.lose_beyond(if is_last_attempt { 0 } else { MAX_WAITING_OCTETS });
             return Ok(());

@@ -71,7 +71,7 @@ pub struct StepError(String);
 
 impl Finding {
     /// A finding without a remedy.
-    pub(crate) fn new(
+    pub fn new(
         severity: Severity,
         check: &'static str,
         subject: &str,
@@ -83,12 +83,12 @@ impl Finding {
     }
 
     /// Nothing to improve.
-    pub(crate) fn ok(check: &'static str, subject: &str, summary: impl Into<String>) -> Self {
+    pub fn ok(check: &'static str, subject: &str, summary: impl Into<String>) -> Self {
         Self::new(Severity::Ok, check, subject, summary, "")
     }
 
     /// A value that could not be read, and why.
-    pub(crate) fn unknown(check: &'static str, subject: &str, summary: impl fmt::Display) -> Self {
+    pub fn unknown(check: &'static str, subject: &str, summary: impl fmt::Display) -> Self {
         Self::new(Severity::Unknown, check, subject, summary.to_string(), "")
     }
 
@@ -100,7 +100,7 @@ impl Finding {
     }
 
     /// Adds commands that only the user may run.
-    pub(crate) fn with_commands(mut self, commands: &[String], note: &str) -> Self {
+    pub fn with_commands(mut self, commands: &[String], note: &str) -> Self {
         self.remedy = Some(Remedy { commands: commands.to_vec(), steps: vec![], note: note.into() });
         self
     }

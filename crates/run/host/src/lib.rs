@@ -40,7 +40,7 @@ pub use checks::examine;
 pub use cpu::{Cpu, HugePages, IdleState, NumaNode};
 pub use cpu_layout::{CpuLayout, LayoutMode, PipelineCpus};
 pub use ethtool::{Channels, Reading, RingSize, RssConfig};
-pub use finding::{Finding, Remedy, Severity, Step, StepError};
+pub use finding::{Finding, MACHINE, Remedy, Severity, Step, StepError};
 pub use machine::Machine;
 pub use memory_bounds::{MemoryBound, MemoryBoundKind, memory_bounds};
 pub use nic::{Irq, Nic};

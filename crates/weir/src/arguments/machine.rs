@@ -31,6 +31,11 @@ pub struct Doctor {
     #[arg(value_name = "INTERFACE")]
     pub interfaces: Vec<String>,
 
+    /// Also check the configuration file of a probe, and whether this machine has what it needs: capabilities, interfaces,
+    /// space. A folder stands for its files *.toml [default: /etc/weir, if there is one]
+    #[arg(long, value_name = "PATH", conflicts_with = "sysroot")]
+    pub config: Option<PathBuf>,
+
     #[command(flatten)]
     pub machine: MachineOptions,
 
@@ -51,6 +56,7 @@ const DOCTOR_EXAMPLES: &str = "\
 Examples:
   weir doctor                                 check this machine and all its NICs
   weir doctor eth0 -v                         check one NIC; also list the checks that passed
+  weir doctor --config probe.toml             also what this probe needs; default: those of /etc/weir
   sudo weir doctor eth0 --fix                 apply the safe changes
   weir doctor --record machine.txt            record this machine, to check it elsewhere
   weir doctor --sysroot machine.txt           check a recorded machine

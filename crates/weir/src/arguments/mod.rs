@@ -7,6 +7,7 @@ mod bench;
 mod bypass;
 mod clickhouse;
 mod groups;
+mod health;
 mod machine;
 mod packets;
 mod probe;
@@ -28,6 +29,7 @@ pub use groups::{
     Enrichment, FullPolicy, Hardening, Inspection, KeyField, LocalTime, Metering, OutputFiles, Reporting, Selection,
     Sinks, Switch, Times,
 };
+pub use health::Health;
 pub use machine::{Doctor, Plan};
 pub use packets::Packets;
 pub use probe::{Layout, ProbeOptions, StatusFormat};
@@ -95,6 +97,7 @@ Examples:
   weir probe -i af_packet:eth0              run as a probe, with its status every second
   weir bypass --eve eve.json --token-file token
                                             Suricata tells a probe which packets it needs no more
+  weir health --ready                       ask a running probe whether it does its work
   weir doctor                               check this machine for settings that lose packets
 
 'weir COMMAND --help' describes a command, its options and its exit codes. 'weir help topics' lists
@@ -119,6 +122,7 @@ pub enum Command {
     Query(Box<Query>),
     Clickhouse(ClickHouse),
     Bypass(Box<Bypass>),
+    Health(Health),
     Synth(Synth),
     Bench(Bench),
     Doctor(Doctor),

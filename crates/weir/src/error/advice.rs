@@ -22,13 +22,24 @@ pub fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::IsADirectory => "; name a file in it",
         io::ErrorKind::FileTooLarge if error.raw_os_error().is_some() => "; ulimit -f shows the limit of file sizes",
         io::ErrorKind::StorageFull => "; free some space, or write elsewhere",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; write elsewhere, or make it writable: mount it so, in a service ReadWritePaths=, in a container a volume"
+        }
         _ => "",
     }
+}
+
+/// Whether an address of IPv6 cannot be used because there is no IPv6.
+fn lacks_ipv6(is_ipv6: bool, error: &io::Error) -> bool {
+    is_ipv6 && matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
 }
 
 /// What the user can do so that the HTTP interface starts; begins with punctuation.
 pub fn control_advice(error: &weir_control::Error) -> &'static str {
     match error {
+        weir_control::Error::Listen { address, error } if lacks_ipv6(address.is_ipv6(), error) => {
+            "; this machine has no IPv6 at this address (ip -6 address shows all): listen on 127.0.0.1"
+        }
         weir_control::Error::Listen { error, .. } => match error.kind() {
             io::ErrorKind::AddrInUse => "; another program listens there (ss -ltnp shows it): name another port",
             io::ErrorKind::AddrNotAvailable => "; this machine has no such address (ip address shows all)",
@@ -95,6 +106,9 @@ pub fn sysroot_advice(error: &weir_host::Error) -> &'static str {
 /// What the user can do about a sink that cannot be opened or written.
 pub fn sink_advice(error: &weir_export::Error) -> &'static str {
     match error {
+        weir_export::Error::Io { sink, error } if lacks_ipv6(sink.contains("://["), error) => {
+            "; this machine has no IPv6 (ip -6 address shows it): name an IPv4 address of the collector"
+        }
         weir_export::Error::Io { sink, error } if sink.contains("://") => match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => "; ip route get ADDRESS shows the route",
             io::ErrorKind::ConnectionRefused => "; no collector listens there",
@@ -110,7 +124,8 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
         }
         weir_export::Error::Kafka { .. } => "",
         weir_export::Error::KafkaOptions { problem: UnusableOptions::Io { error, .. }, .. } => input_advice(error),
-        weir_export::Error::Spec(_) | weir_export::Error::Spool { .. } | weir_export::Error::KafkaOptions { .. } => "",
+        weir_export::Error::Spool { .. } => error.of_spool().map_or("", advice),
+        weir_export::Error::Spec(_) | weir_export::Error::KafkaOptions { .. } => "",
         weir_export::Error::File { problem, .. } => match problem {
             UnusableFile::SymbolicLink => "; name the file itself, or - for standard output",
             UnusableFile::NoReader => "",

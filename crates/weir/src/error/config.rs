@@ -19,6 +19,13 @@ pub enum ConfigError {
 pub enum ConfigProblem {
     #[error("unknown option{}", .0.as_ref().map_or_else(String::new, |name| format!("; did you mean {name}?")))]
     Unknown(Option<String>),
+    #[error("this option was {0}")]
+    Changed(&'static str),
+    #[error(
+        "unknown option: the file is of weir {of}, and this is weir {own}, which has other options (weir probe \
+         --print-config lists them)"
+    )]
+    OfOtherVersion { of: String, own: &'static str },
     #[error("use true or false")]
     NotBoolean,
     #[error("{0} is not allowed here; use text or a number")]

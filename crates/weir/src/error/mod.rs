@@ -5,6 +5,7 @@ mod advice;
 mod bypass;
 mod clickhouse;
 mod config;
+mod health;
 mod input;
 mod machine;
 mod output;
@@ -20,6 +21,7 @@ pub use advice::{advice, live_source, sink_advice};
 pub use bypass::BypassError;
 pub use clickhouse::ClickHouseError;
 pub use config::{ConfigError, ConfigProblem};
+pub use health::HealthError;
 pub use input::InputError;
 pub use machine::{BenchReportProblem, MachineError};
 pub use output::OutputError;
@@ -31,6 +33,7 @@ pub use store::StoreError;
 pub use tcp::TcpError;
 pub use top::TopError;
 
+use crate::capabilities;
 use advice::*;
 use std::io;
 use std::path::PathBuf;
@@ -43,6 +46,8 @@ pub enum Error {
     ClickHouse(#[from] ClickHouseError),
     #[error(transparent)]
     Config(#[from] ConfigError),
+    #[error(transparent)]
+    Health(#[from] HealthError),
     #[error(transparent)]
     Input(#[from] InputError),
     #[error(transparent)]
@@ -79,7 +84,7 @@ pub enum Error {
     Enrichment(Vec<weir_enrich::Error>),
     #[error("--anonymise: {0}{advice}", advice = key_advice(.0))]
     Key(#[from] weir_anonymise::KeyError),
-    #[error(transparent)]
+    #[error("{0}{advice}", advice = capabilities::advice(.0))]
     Live(weir_capture::Error),
     #[error(transparent)]
     Filter(#[from] weir_capture::FilterError),

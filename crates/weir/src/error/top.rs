@@ -34,10 +34,10 @@ pub enum TopError {
     #[error("{target}: {reason}; --token-file FILE has the token of the probe")]
     Token { target: String, reason: String },
     #[error(
-        "{target} answers GET /about with status {status}, and is no HTTP interface of weir; name the address of \
+        "{target} answers GET {path} with status {status}, and is no HTTP interface of weir; name the address of \
          --listen, or the one that weir view prints"
     )]
-    NotWeir { target: String, status: u16 },
+    NotWeir { target: String, path: &'static str, status: u16 },
     #[error("--sort rate: stored flows have totals, and no rates; sort {list} by {}", .names.join(", "))]
     NoRate { list: &'static str, names: Vec<&'static str> },
     #[error("{0}")]

@@ -15,6 +15,7 @@ use crate::input;
 use crate::missing_options;
 use crate::outputs::Outputs;
 use crate::settings::key_options;
+use std::io::ErrorKind;
 use std::path::Path;
 use weir_capture::{Device, LiveSpec, SourceSpec};
 use weir_packet::DecodeOptions;
@@ -124,7 +125,7 @@ pub fn check_rotated(sink: &RecordSink, probe: &ProbeOptions, outputs: &Outputs)
     let key = key_options(&probe.metering);
     let checked = privileges::as_user(&probe.user, || outputs.check_files(sink, &probe.sinks, key));
     checked.map_err(|error| match error {
-        Error::Sink { error: weir_export::Error::Io { error, .. } } => {
+        Error::Sink { error: weir_export::Error::Io { error, .. } } if error.kind() == ErrorKind::PermissionDenied => {
             ProbeError::RotatedFiles { sink: sink.to_string(), user: probe.user.clone(), error }.into()
         }
         other => other,

@@ -20,6 +20,12 @@ use weir_ledger::Timing;
 use weir_text::most_similar;
 
 const COMMAND: &str = "probe";
+/// What a printed file begins with, before the version.
+const TITLE: &str = "# Configuration of weir probe ";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Options that this version does not have, with what has become of them, as in "renamed to idle in 0.2.0". The tests
+/// read the files of earlier versions (tests/all/probe/configurations).
+const CHANGED: &[(&str, &str)] = &[];
 const COMMENT_COLUMNS: usize = 96;
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -46,7 +52,7 @@ fn add_valid(arguments: &[OsString], path: &Path, text: &str) -> Result<(Vec<OsS
                 let problem = arguments.iter().find_map(invalid_value);
                 problem.map_or(Ok((option, arguments)), |problem| Err(ConfigProblem::Value(problem)))
             }),
-            None => Err(unknown_option(&command, key)),
+            None => Err(unknown_option(&command, key, text)),
         };
         match entry {
             Ok((option, of_option)) => {
@@ -193,6 +199,16 @@ pub fn merge(given: &ProbeOptions, arguments: &[OsString]) -> Result<Merged, Err
     Ok(Merged { arguments, text, invalid })
 }
 
+/// The options of a configuration file, each of which is valid alone.
+///
+/// # Errors
+/// The file cannot be read, or all that is wrong with it.
+pub fn options_of_file(path: &Path) -> Result<ProbeOptions, Error> {
+    let arguments = ["weir".into(), COMMAND.into()];
+    let text = read(path)?;
+    Ok(parse(&add_text(&arguments, path, &text)?)?.0)
+}
+
 /// The log format of a file with an error elsewhere, unless the command line has one.
 pub fn log_format(given: &ProbeOptions, arguments: &[OsString]) -> Option<LogFormat> {
     if arguments.iter().any(|argument| argument.to_string_lossy().starts_with("--log-format")) {
@@ -227,8 +243,7 @@ fn of_probe(Arguments { command, logging }: Arguments) -> Result<(ProbeOptions, 
 pub fn to_file(arguments: &[OsString]) -> Result<String, Error> {
     let matches = probe_matches(arguments)?;
     let command = probe_command();
-    let mut text =
-        String::from("# Configuration of weir probe (--config FILE). Options of the command line take precedence.\n");
+    let mut text = format!("{TITLE}{VERSION} (--config FILE). Options of the command line take precedence.\n");
     for option in options(&command) {
         let long = option.get_long().expect("options have a long name");
         let help = option.get_help().map(ToString::to_string).unwrap_or_default();
@@ -340,10 +355,27 @@ fn line_of(text: &str, key: &str) -> usize {
     text.lines().position(has_key).map_or(1, |at| at + 1)
 }
 
-/// The problem of an unknown key, with the most similar option.
-fn unknown_option(command: &Command, key: &str) -> ConfigProblem {
-    let similar = most_similar(key, options(command).filter_map(Arg::get_long));
-    ConfigProblem::Unknown(similar.map(str::to_owned))
+/// The problem of an unknown key: what has become of it, that the file is of another version, or the most similar option.
+fn unknown_option(command: &Command, key: &str, text: &str) -> ConfigProblem {
+    if let Some(change) = what_changed(CHANGED, key) {
+        return ConfigProblem::Changed(change);
+    }
+    match (most_similar(key, options(command).filter_map(Arg::get_long)), version_of(text)) {
+        (None, Some(version)) if version != VERSION => {
+            ConfigProblem::OfOtherVersion { of: version.into(), own: VERSION }
+        }
+        (similar, _) => ConfigProblem::Unknown(similar.map(str::to_owned)),
+    }
+}
+
+fn what_changed(changed: &[(&str, &'static str)], key: &str) -> Option<&'static str> {
+    changed.iter().find(|(name, _)| *name == key).map(|(_, change)| *change)
+}
+
+/// The version that has printed a file (`--print-config`).
+fn version_of(text: &str) -> Option<&str> {
+    let rest = text.lines().next()?.strip_prefix(TITLE)?;
+    rest.split_whitespace().next().filter(|version| version.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -389,11 +421,24 @@ mod tests {
             ("flows = true\n", "FILE: line 1: flows: boolean is not allowed here"),
             ("[meter]\nflows = 5\n", "FILE: line 1: meter: unknown option"),
             ("check = true\n", "unknown option"),
+            (
+                "# Configuration of weir probe 9.8.7 (x)\nx-y-z = 1\n",
+                "FILE: line 2: x-y-z: unknown option: the file is of weir 9.8.7",
+            ),
             ("idle = \n", "TOML parse error at line 1"),
         ] {
             let error = with(text, &[]).unwrap_err();
             assert!(error.contains(why), "{text:?}: {error}");
         }
+    }
+
+    #[test]
+    fn an_option_that_was_renamed_says_so() {
+        let changed = [("idle-time", "renamed to idle in 0.2.0")];
+        let change = what_changed(&changed, "idle-time").unwrap();
+        assert_eq!(ConfigProblem::Changed(change).to_string(), "this option was renamed to idle in 0.2.0");
+        assert_eq!(what_changed(&changed, "idle"), None);
+        assert_eq!(version_of(&format!("{TITLE}0.1.0 (--config FILE).\n")), Some("0.1.0"));
     }
 
     #[test]

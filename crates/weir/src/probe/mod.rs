@@ -26,7 +26,7 @@ mod service;
 mod start;
 mod status;
 
-pub use config::without_invalid_values;
+pub use config::{options_of_file, without_invalid_values};
 
 use crate::arguments::ProbeOptions;
 use crate::error::Error;

@@ -145,5 +145,5 @@ fn enter_sandbox(
     let tables = enricher.into_iter().flat_map(Enricher::paths);
     let files = options.config.as_deref().into_iter().chain(options.rules.as_deref());
     let read_again: Vec<&Path> = files.chain(tables).collect();
-    Sandbox::enter(&outputs.sink_targets(), &pipes, &read_again, restrictions)
+    Sandbox::of_service(&outputs.sink_targets(), &pipes, &read_again, restrictions)
 }

@@ -20,7 +20,7 @@ use landlock::{
 };
 use std::fs;
 use std::path::{Path, PathBuf};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 use weir_capture::{LiveSpec, SourceSpec};
 
 /// Readable after start: libraries and files of name resolution (NSS modules, libpcap), devices
@@ -41,6 +41,19 @@ const READABLE: [&str; 11] = [
 /// Name servers answer over TCP what does not fit a datagram. Only `weir bypass` and sinks over TCP use
 /// other TCP connections.
 const DNS_PORT: u16 = 53;
+
+/// What the log says.
+const INCOMPLETE: &str = "sandbox is incomplete, the kernel does not offer all of it";
+/// What that means for a probe.
+pub const INCOMPLETE_EFFECT: &str =
+    "permissions of files and the service manager alone limit what code could do that takes over the probe";
+
+/// What the kernel does not offer of a sandbox. It is tried on a thread that ends.
+pub fn missing_in_kernel() -> Vec<String> {
+    let restrictions = Restrictions::FilesAndCalls { accepts: false };
+    let tried = std::thread::spawn(move || Sandbox::restrict(&[], &[], &[], restrictions).1);
+    tried.join().unwrap_or_default()
+}
 
 /// What is restricted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +87,34 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Restricts this thread and those that it starts from now on. Files can be written in the
+    /// As [`Sandbox::of_service`]; the log says at level info what the kernel does not offer.
+    pub fn enter(outputs: &[Target], pipes: &[PathBuf], read_again: &[&Path], restrictions: Restrictions) -> Self {
+        let (sandbox, missing) = Self::restrict(outputs, pipes, read_again, restrictions);
+        if !missing.is_empty() {
+            info!(missing = missing.join(", "), "{INCOMPLETE}");
+        }
+        sandbox
+    }
+
+    /// Restricts this thread and those that it starts from now on. The log warns of what the kernel does not offer,
+    /// also with `--quiet`.
+    pub fn of_service(outputs: &[Target], pipes: &[PathBuf], read_again: &[&Path], restrictions: Restrictions) -> Self {
+        let (sandbox, missing) = Self::restrict(outputs, pipes, read_again, restrictions);
+        if !missing.is_empty() {
+            warn!(missing = missing.join(", "), "{INCOMPLETE}: {INCOMPLETE_EFFECT}");
+        }
+        sandbox
+    }
+
+    /// Restricts, and returns what is missing. Files can be written in the
     /// directories of the `outputs`, to `pipes` and in folders, and read in those of the files that are
     /// `read_again`.
-    pub fn enter(outputs: &[Target], pipes: &[PathBuf], read_again: &[&Path], restrictions: Restrictions) -> Self {
+    fn restrict(
+        outputs: &[Target],
+        pipes: &[PathBuf],
+        read_again: &[&Path],
+        restrictions: Restrictions,
+    ) -> (Self, Vec<String>) {
         let pipes = pipes.iter().filter_map(|path| fs::canonicalize(path).ok());
         let writable: Vec<PathBuf> = outputs.iter().filter_map(writable_path).chain(pipes).collect();
         let folders: Vec<PathBuf> =
@@ -102,11 +139,7 @@ impl Sandbox {
         {
             missing.push(format!("seccomp ({error})"));
         }
-        if !missing.is_empty() {
-            let missing = missing.join(", ");
-            info!(missing, "sandbox is incomplete, the kernel does not offer all of it");
-        }
-        Self { writable, folders, ports }
+        (Self { writable, folders, ports }, missing)
     }
 
     /// Whether an output can be opened now.

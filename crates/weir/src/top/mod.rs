@@ -16,6 +16,7 @@ mod screen;
 use crate::arguments::{Top, TopList};
 use crate::console;
 use crate::error::{Error, TopError, live_source};
+use crate::health;
 use crate::run_status::RunStatus;
 use crate::signals;
 use child::Child;
@@ -31,7 +32,6 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_capture::{LIVE_SCHEMES, LiveSpec};
 use weir_control::{Method, ProbeUrl, RemoteProbe};
-use weir_text::units;
 use weir_top::{About, Action, Key, List, Mode, RATE, Reply, Settings, State, Topic};
 
 /// How long the screen waits for a key.
@@ -160,22 +160,13 @@ fn about(remote: &mut RemoteProbe, target: &str, limit: Duration, stop: &AtomicB
     let failed = |reason: String| TopError::NoAnswer { target: target.into(), reason };
     let answer = match remote.request(Method::GET, "/about", "", stop) {
         Err(_) if stop.load(Relaxed) => return Ok(About::new(&Default::default())),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-            let limit = units::span(limit.as_nanos() as u64);
-            let reason =
-                format!("no answer within {limit}: is the address right, and is the probe stopped or blocked?");
-            return Err(failed(reason).into());
-        }
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            return Err(failed(format!("{error}; nothing listens there (weir probe --listen PORT)")).into());
-        }
-        answer => answer.map_err(|error| failed(error.to_string()))?,
+        answer => answer.map_err(|error| failed(health::reason(error, limit)))?,
     };
     match (answer.status.as_u16(), answer.body["error"].is_string()) {
         (200, _) if About::is_of_weir(&answer.body) => Ok(About::new(&answer.body)),
         // A probe of an earlier version does not have the path.
         (404, true) => Ok(About::new(&answer.body)),
-        (status @ (200 | 404), _) => Err(TopError::NotWeir { target: target.into(), status }.into()),
+        (status @ (200 | 404), _) => Err(TopError::NotWeir { target: target.into(), path: "/about", status }.into()),
         (401 | 403, _) => Err(TopError::Token { target: target.into(), reason: answer.error() }.into()),
         _ => Err(failed(answer.error()).into()),
     }

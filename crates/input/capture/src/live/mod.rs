@@ -18,7 +18,7 @@ mod netlink;
 mod tap;
 
 use crate::error::Error;
-use crate::live_error::LiveError;
+use crate::live_error::{self, LiveError};
 use crate::source::LiveSource;
 use crate::system;
 use std::fmt;
@@ -102,6 +102,21 @@ impl LiveSpec {
     /// Whether DPDK reads it, and not the kernel.
     pub fn is_dpdk(&self) -> bool {
         self.text.starts_with(DPDK)
+    }
+
+    /// The capabilities that it needs to be opened. Those of DPDK depend on the device.
+    pub fn needed_capabilities(&self) -> &'static [&'static str] {
+        match &self.settings {
+            Ok(Settings::AfPacket(settings)) if settings.hardware => live_error::FOR_TIMESTAMPS,
+            Ok(Settings::AfPacket(_)) => live_error::FOR_AF_PACKET,
+            Ok(Settings::AfXdp(_)) => live_error::FOR_AF_XDP,
+            _ => &[],
+        }
+    }
+
+    /// Whether it needs AF_XDP in the kernel.
+    pub fn is_af_xdp(&self) -> bool {
+        self.text.starts_with(af_xdp::SCHEME)
     }
 
     /// Opens it: one source per receive queue, in the order of their numbers.

@@ -22,6 +22,10 @@ const MACHINES: [(&str, i32, i32); 10] = [
     ("virtual", 0, 2),
 ];
 
+/// Checks of what a probe needs, which are no part of a recording.
+const SERVICE: [&str; 8] =
+    ["interface", "sandbox", "af_xdp", "ipv6", "capabilities", "configuration", "store", "space"];
+
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/host/fixtures").join(name)
 }
@@ -111,7 +115,10 @@ fn a_recording_of_this_machine_gives_the_same_findings() {
     assert_eq!(live["interfaces"], recorded["interfaces"]);
     let texts = |report: &Value| {
         let findings = report["findings"].as_array().unwrap();
-        let texts = findings.iter().map(|finding| (finding["severity"].clone(), finding["check"].clone()));
+        // What is tried on this machine is not in a recording.
+        let is_read = |finding: &&Value| !SERVICE.contains(&finding["check"].as_str().unwrap());
+        let texts = findings.iter().filter(is_read);
+        let texts = texts.map(|finding| (finding["severity"].clone(), finding["check"].clone()));
         texts.collect::<Vec<_>>()
     };
     assert_eq!(texts(&live), texts(&recorded));

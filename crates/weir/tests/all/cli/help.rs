@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use testbed::{arguments, assert_usage_errors, failure, small, success};
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "read",
     "probe",
     "view",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 19] = [
     "query",
     "clickhouse",
     "bypass",
+    "health",
     "synth",
     "bench",
     "doctor",

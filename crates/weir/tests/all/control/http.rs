@@ -497,6 +497,7 @@ pub fn certificate(folder: &Path) -> [String; 2] {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=probe", "-addext", "subjectAltName=IP:192.0.2.1", "-keyout", &key, "-out", &cert])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));

@@ -1,3 +1,4 @@
+mod health;
 mod http;
 mod limits;
 mod names;

@@ -11,3 +11,4 @@ mod overload;
 mod reload;
 mod robustness;
 mod status;
+mod surroundings;

@@ -1,5 +1,8 @@
 //! `weir doctor`: finds settings that make a probe lose packets, and changes those that are safe.
 
+mod configuration;
+mod kernel;
+
 use crate::arguments::Doctor;
 use crate::console::{print, print_styled, style};
 use crate::enrichment::unix_seconds;
@@ -14,7 +17,7 @@ use tracing::info;
 use weir_capture::SourceSpec;
 use weir_control::DoctorFindings;
 use weir_export::FileMode;
-use weir_host::{Finding, Machine, Severity, Sysroot, examine};
+use weir_host::{Finding, Machine, Nic, Severity, Sysroot, examine};
 
 /// Headings and sentences, also of the HTTP interface.
 const CRITICAL: &str = "CRITICAL: packets are lost, or counts are wrong";
@@ -23,12 +26,21 @@ const NO_NIC: &str = "no physical NIC: only the machine was checked";
 
 pub fn run(doctor: &Doctor) -> Result<RunStatus, Error> {
     let root = open_root(doctor.machine.sysroot.as_deref())?;
-    let machine = Machine::read(&root, &doctor.interfaces);
+    let (of_probes, needs) = match root.is_live() {
+        true => configuration::check(&configuration::paths(doctor.config.as_deref())),
+        false => Default::default(),
+    };
+    let named = if doctor.interfaces.is_empty() { &needs.interfaces } else { &doctor.interfaces };
+    let machine = Machine::read(&root, named);
     if let Some(path) = &doctor.record {
         return record(&root, path, doctor.output_files.mode());
     }
-    let interfaces = interfaces(&machine, &doctor.interfaces)?;
-    let mut findings = examine(&machine, &interfaces);
+    let interfaces = interfaces(&machine, &doctor.interfaces, &needs.interfaces)?;
+    let of_service = || {
+        let of_kernel = if root.is_live() { kernel::check(&needs) } else { Vec::new() };
+        of_probes.iter().cloned().chain(configuration::absent(&needs, &machine)).chain(of_kernel)
+    };
+    let mut findings = with(examine(&machine, &interfaces), of_service());
     if doctor.machine.json {
         let report = json!({
             "critical": count(&findings, Severity::Critical),
@@ -44,12 +56,19 @@ pub fn run(doctor: &Doctor) -> Result<RunStatus, Error> {
     if doctor.fix {
         fix(&findings, root.is_live());
         if root.is_live() {
-            let machine = Machine::read(&Sysroot::live(), &doctor.interfaces);
-            findings = examine(&machine, &interfaces);
+            let machine = Machine::read(&Sysroot::live(), named);
+            findings = with(examine(&machine, &interfaces), of_service());
             printed = printed.and(print(format!("\nnow: {}\n", counts(&findings)).as_bytes()));
         }
     }
     Ok(status(&findings).and(printed))
+}
+
+/// All findings, the most serious first.
+fn with(mut findings: Vec<Finding>, others: impl Iterator<Item = Finding>) -> Vec<Finding> {
+    findings.extend(others);
+    findings.sort_by_key(|finding| finding.severity);
+    findings
 }
 
 /// The findings for the sources of a probe, for its HTTP interface. This starts `ethtool`, so it has to be called before
@@ -97,15 +116,16 @@ pub fn open_root(sysroot: Option<&Path>) -> Result<Sysroot, Error> {
     sysroot.map_or_else(|| Ok(Sysroot::live()), |path| Ok(Sysroot::open(path)?))
 }
 
-/// The named interfaces, which must exist; without names, those of physical devices.
-fn interfaces<'a>(machine: &'a Machine, named: &'a [String]) -> Result<Vec<&'a str>, Error> {
+/// The named interfaces, which must exist; without names, those of physical devices and of configurations.
+fn interfaces<'a>(machine: &'a Machine, named: &'a [String], configured: &'a [String]) -> Result<Vec<&'a str>, Error> {
     for name in named {
         check_interface(machine, name)?;
     }
     if !named.is_empty() {
         return Ok(named.iter().map(String::as_str).collect());
     }
-    Ok(machine.nics.iter().filter(|nic| nic.physical).map(|nic| &nic.name[..]).collect())
+    let is_examined = |nic: &&Nic| nic.physical || configured.contains(&nic.name);
+    Ok(machine.nics.iter().filter(is_examined).map(|nic| &nic.name[..]).collect())
 }
 
 pub fn check_interface(machine: &Machine, name: &str) -> Result<(), Error> {

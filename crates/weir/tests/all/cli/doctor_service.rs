@@ -1,0 +1,170 @@
+//! What `weir doctor` finds about a probe that is to run as a service: its configuration, and what the kernel, the
+//! permissions and the folders of the machine have for it.
+
+use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use testbed::{command, is_root, permit_all_users, text_of};
+
+const OTHER_USER: u32 = 65_534;
+
+/// Severity and sentence of the findings of a check.
+fn findings<'a>(report: &'a Value, check: &str) -> Vec<(&'a str, &'a str)> {
+    let all = report["findings"].as_array().unwrap();
+    let of_check = all.iter().filter(|finding| finding["check"] == check);
+    of_check.map(|finding| (finding["severity"].as_str().unwrap(), finding["summary"].as_str().unwrap())).collect()
+}
+
+/// The report of `weir doctor --json --config`.
+fn report(mut command: Command, config: &str) -> Value {
+    let output = command.args(["doctor", "--json", "--config", config]).output().unwrap();
+    let (code, out, err) = text_of(&output);
+    assert!(code == 0 || code == 2, "{code}: {err}");
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"))
+}
+
+/// A command for which the kernel refuses some system calls: each with the family of a socket, or with any arguments.
+pub fn refused(calls: &[(i64, Option<i32>)], errno: i32) -> Command {
+    let rule = |family: i32| {
+        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family as u64).unwrap();
+        SeccompRule::new(vec![condition]).unwrap()
+    };
+    let mut rules = std::collections::BTreeMap::<i64, Vec<SeccompRule>>::new();
+    for (call, family) in calls {
+        rules.entry(*call).or_default().extend(family.map(rule));
+    }
+    let architecture = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno as u32), architecture);
+    let program: seccompiler::BpfProgram = filter.unwrap().try_into().unwrap();
+    let mut command = command();
+    let restrict = move || seccompiler::apply_filter(&program).map_err(std::io::Error::other);
+    // SAFETY: between fork and exec, it only makes two system calls.
+    unsafe { command.pre_exec(restrict) };
+    command
+}
+
+#[test]
+fn all_that_is_wrong_with_configurations_is_a_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("flows").display().to_string();
+    let text = format!("input = ['af_packet:lo']\noutput = ['parquet:{store}']\n");
+    for (name, more) in [("a.toml", ""), ("b.toml", ""), ("c.toml", "lissten = '9477'\nidle = '5w'\n")] {
+        fs::write(folder.path().join(name), format!("{text}{more}")).unwrap();
+    }
+    fs::write(folder.path().join("notes.txt"), "x").unwrap();
+    let report = report(command(), folder.path().to_str().unwrap());
+    let configurations = findings(&report, "configuration");
+    let wrong: Vec<&str> =
+        configurations.iter().filter(|(severity, _)| *severity == "critical").map(|(_, text)| *text).collect();
+    assert_eq!(configurations.len(), 4, "{configurations:?}");
+    assert!(wrong[0].contains("c.toml: line 4: idle: invalid value '5w'"), "{wrong:?}");
+    assert!(wrong[1].contains("c.toml: line 3: lissten: unknown option; did you mean listen?"), "{wrong:?}");
+    let [(severity, text)] = findings(&report, "store")[..] else { panic!("{report}") };
+    assert_eq!(severity, "critical");
+    assert!(text.contains("a.toml and ") && text.contains("b.toml both write to"), "{text}");
+    assert!(findings(&report, "interface").is_empty(), "{report}");
+    // The interfaces of the sources are examined.
+    assert!(report["interfaces"].as_array().unwrap().iter().any(|name| name == "lo"), "{report}");
+}
+
+#[test]
+fn an_interface_that_does_not_exist_is_a_finding_unless_the_probe_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    for (more, wanted) in [
+        ("", vec![("critical", "there is no interface none9, which a configuration names")]),
+        ("wait = true\n", vec![]),
+    ] {
+        fs::write(&file, format!("input = ['af_packet:lo', 'af_packet:none9']\n{more}")).unwrap();
+        let report = report(command(), file.to_str().unwrap());
+        assert_eq!(findings(&report, "interface"), wanted, "{report}");
+    }
+}
+
+#[test]
+fn a_user_without_capabilities_is_told_which_are_missing() {
+    if !is_root() {
+        return eprintln!("SKIPPED: only root can start a program as another user");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    permit_all_users(folder.path());
+    let file = folder.path().join("probe.toml");
+    fs::write(&file, "input = ['af_xdp:lo']\nforce = true\n").unwrap();
+    let mut unprivileged = command();
+    unprivileged.uid(OTHER_USER).gid(OTHER_USER);
+    if unprivileged.arg("--version").output().is_err() {
+        return eprintln!("SKIPPED: user {OTHER_USER} cannot execute the binary");
+    }
+    let mut unprivileged = command();
+    unprivileged.uid(OTHER_USER).gid(OTHER_USER);
+    let report = report(unprivileged, file.to_str().unwrap());
+    let [(severity, text)] = findings(&report, "capabilities")[..] else { panic!("{report}") };
+    assert_eq!(severity, "warning");
+    assert_eq!(text, "this user may not capture: CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF is missing");
+    assert!(report.to_string().contains("AmbientCapabilities=CAP_NET_RAW CAP_NET_ADMIN CAP_BPF"), "{report}");
+}
+
+#[test]
+fn a_kernel_without_landlock_af_xdp_and_ipv6_is_told_with_what_needs_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    fs::write(
+        &file,
+        "input = ['af_xdp:lo']\nforce = true\noutput = ['ipfix+udp://[2001:db8::1]']\nlisten = '[::1]:9477'\n",
+    )
+    .unwrap();
+    let xdp = (libc::SYS_socket, Some(libc::AF_XDP));
+    let ipv6 = (libc::SYS_socket, Some(libc::AF_INET6));
+    let with_families = report(refused(&[xdp, ipv6], libc::EAFNOSUPPORT), file.to_str().unwrap());
+    for check in ["af_xdp", "ipv6"] {
+        let [(severity, text)] = findings(&with_families, check)[..] else { panic!("{with_families}") };
+        assert_eq!(severity, "critical", "{text}");
+    }
+    let text = with_families.to_string();
+    assert!(
+        text.contains("listen = \\\"[::1]:9477\\\" needs it") && text.contains("Use af_packet: in its place"),
+        "{text}"
+    );
+    let landlock = (libc::SYS_landlock_create_ruleset, None);
+    let without_landlock = report(refused(&[landlock], libc::EOPNOTSUPP), file.to_str().unwrap());
+    let [(severity, text)] = findings(&without_landlock, "sandbox")[..] else { panic!("{without_landlock}") };
+    assert_eq!(severity, "warning");
+    assert!(text.contains("the kernel does not offer Landlock"), "{text}");
+}
+
+#[test]
+fn full_and_read_only_folders_are_findings() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    let config = folder.path().join("probe.toml");
+    for name in ["full", "read-only"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    fs::write(
+        &config,
+        format!(
+            "input = ['af_packet:lo']\noutput = ['parquet:{path}/full/flows', 'json:{path}/read-only/flows.json']\n"
+        ),
+    )
+    .unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=64k none {path}/full && mount -t tmpfs -o ro none {path}/read-only && echo ready >&2
+         head -c 1M /dev/zero >{path}/full/file 2>/dev/null; exec {} doctor --json --config {}",
+        env!("CARGO_BIN_EXE_weir"),
+        config.display()
+    );
+    let Ok(output) = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output() else {
+        return eprintln!("SKIPPED: no namespaces");
+    };
+    let (_, out, err) = text_of(&output);
+    if !err.contains("ready") {
+        return eprintln!("SKIPPED: no namespaces: {err}");
+    }
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+    let space = findings(&report, "space");
+    assert!(space.len() == 2 && space.iter().all(|(severity, _)| *severity == "critical"), "{space:?}");
+    assert!(space[0].1.ends_with("full/flows is full"), "{space:?}");
+    assert!(space[1].1.ends_with("is on a file system that is mounted read-only"), "{space:?}");
+}
