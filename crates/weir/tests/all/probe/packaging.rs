@@ -17,14 +17,13 @@ fn for_here(name: &str, folder: &Path) -> String {
         .iter()
         .fold(text, |text, place| text.replace(place, here))
         .replace(":eth0", ":lo")
-        .replace(":eth1", ":lo")
 }
 
 /// Copies files, and checks the first one as a configuration.
 fn checked(names: &[&str], edit: impl Fn(String) -> String) -> String {
     let folder = tempfile::tempdir().unwrap();
     permit_all_users(folder.path());
-    fs::write(folder.path().join("networks.csv"), "192.0.2.0/24,office\n").unwrap();
+    fs::write(folder.path().join("networks.csv"), "prefix,name\n192.0.2.0/24,office\n").unwrap();
     for name in names {
         let file = folder.path().join(Path::new(name).file_name().unwrap());
         fs::write(&file, edit(for_here(name, folder.path()))).unwrap();
