@@ -1,11 +1,11 @@
 # Weir: all tasks as targets. Start with `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test-fast test test-web screenshots ci build web site query bench benches deny fuzz miri cuda docs captures truth soak test-servers test-kafka image test-image clean
+.PHONY: help demo check test-fast test test-web screenshots ci build web site query bench benches deny fuzz miri cuda docs packages release test-packages captures truth soak test-servers test-kafka image test-image clean
 
 SECONDS_EACH ?= 30
 
 help: ## List these targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Install missing packages, build weir and print the flows of a small capture.
 	@scripts/bootstrap build
@@ -64,6 +64,18 @@ deny: ## Check licences, sources and known vulnerabilities of dependencies (need
 
 fuzz: ## Run each fuzz target for SECONDS_EACH=30 (needs nightly Rust and cargo-fuzz).
 	@scripts/fuzz $(SECONDS_EACH)
+
+packages: ## Build .deb, .rpm and .apk for glibc 2.17 and later (downloads a compiler, 110 MB; needs Node 20, Python).
+	@scripts/bootstrap packages
+	@scripts/packages
+
+release: ## Build packages, SBOM, checksums, and sign them with KEY=FILE of ssh-keygen; TWICE=1: compare two builds.
+	@scripts/bootstrap packages
+	@scripts/release
+
+test-packages: packages ## Install, run, upgrade and remove the packages in clean systems (needs root and mmdebstrap).
+	@scripts/bootstrap test-packages
+	@scripts/test-packages
 
 soak: ## Run a probe for HOURS=1 while its surroundings fail, checked every minute (needs root).
 	@scripts/bootstrap build

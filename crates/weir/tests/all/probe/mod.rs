@@ -8,6 +8,7 @@ mod in_effect;
 mod layout_spread;
 mod live;
 mod overload;
+mod packaging;
 mod reload;
 mod robustness;
 mod status;
