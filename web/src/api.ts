@@ -61,6 +61,8 @@ export interface Ledger {
     flows: { created: number; live: number };
     anomalies: Counts;
     overload: { level: number; highest: number };
+    /** Records of transactions, if there are sinks of them. */
+    transactions?: { left_out: number; sinks: Sink[] };
     sinks: Sink[];
     balanced: boolean;
 }

@@ -3,7 +3,7 @@ import { useMemo } from 'preact/hooks';
 import type { History, Interval, Ledger, Pipeline, Sink, Status } from './api';
 import { Row, Table } from './parts';
 import { type Line, Plot } from './plot';
-import { count, instant, short, words, zone } from './text';
+import { count, instant, many, short, words, zone } from './text';
 
 const packetRate = (value: number) => short(value, 'p/s');
 const bitRate = (value: number) => short(value, 'bit/s');
@@ -106,34 +106,45 @@ function Totals({ ledger }: { ledger: Ledger }) {
     );
 }
 
-const SINK_NUMBERS = [1, 2, 3, 4, 5];
+const SINK_NUMBERS = [2, 3, 4, 5, 6];
 
-export function Sinks({ sinks }: { sinks: Sink[] }) {
-    const lost = (sink: Sink) => {
-        const reasons = Object.entries(sink.lost).filter(([, lost]) => lost.flows > 0);
-        return reasons.map(([reason, lost]) => `${count(lost.flows)} ${words(reason)}`).join(', ') || '0';
-    };
+function SinkRow({ sink, records }: { sink: Sink; records: string }) {
+    const reasons = Object.entries(sink.lost).filter(([, lost]) => lost.flows > 0);
     return (
-        <Table
-            label="Sinks: flow records since the start"
-            heads={['sink', 'exported', 'waiting', 'on disk', 'not selected', 'lost']}
+        <Row
             numbers={SINK_NUMBERS}
-        >
-            {sinks.map((sink, at) => (
-                <Row
-                    key={at}
-                    numbers={SINK_NUMBERS}
-                    cells={[
-                        sink.sink,
-                        count(sink.exported.flows),
-                        count(sink.waiting?.flows ?? 0),
-                        count(sink.spooled?.flows ?? 0),
-                        count((sink.filtered?.flows ?? 0) + (sink.not_open?.flows ?? 0)),
-                        lost(sink),
-                    ]}
-                />
-            ))}
-        </Table>
+            cells={[
+                sink.sink,
+                records,
+                count(sink.exported.flows),
+                count(sink.waiting?.flows ?? 0),
+                count(sink.spooled?.flows ?? 0),
+                count((sink.filtered?.flows ?? 0) + (sink.not_open?.flows ?? 0)),
+                reasons.map(([reason, lost]) => `${count(lost.flows)} ${words(reason)}`).join(', ') || '0',
+            ]}
+        />
+    );
+}
+
+/** The sinks of flow records, and those of transactions. */
+export function Sinks({ ledger: { sinks, transactions } }: { ledger: Ledger }) {
+    const left = transactions?.left_out ?? 0;
+    return (
+        <>
+            <Table
+                label="Sinks: records since the start"
+                heads={['sink', 'records of', 'exported', 'waiting', 'on disk', 'not selected', 'lost']}
+                numbers={SINK_NUMBERS}
+            >
+                {sinks.map((sink, at) => (
+                    <SinkRow key={at} sink={sink} records="flows" />
+                ))}
+                {transactions?.sinks.map((sink, at) => (
+                    <SinkRow key={`transactions ${at}`} sink={sink} records="transactions" />
+                ))}
+            </Table>
+            {left > 0 && <p>{many(left, 'transaction')} got no record: the memory for transactions was full.</p>}
+        </>
     );
 }
 
@@ -185,7 +196,7 @@ export function Now({ status, history, restarted }: { status: Status; history: H
                 </>
             )}
             <h2>Sinks</h2>
-            <Sinks sinks={ledger.sinks} />
+            <Sinks ledger={ledger} />
             <h2>Since the start</h2>
             <Totals ledger={ledger} />
         </>

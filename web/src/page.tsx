@@ -150,7 +150,7 @@ function Page() {
     const { view, settings } = useRoute();
     const times = settings.get('zone') === 'local' ? 'local' : 'UTC';
     setLocal(times === 'local');
-    const [{ about, status, history, restarted, silentSince, needsToken, refusal }, ask] = useWatched();
+    const [{ about, status, history, restarted, returns, silentSince, needsToken, refusal }, ask] = useWatched();
     setNames(settings.get('names') === 'on' && about?.names === true);
     const isView = about !== undefined && about.mode !== 'probe';
     const views = viewsOf(about);
@@ -179,9 +179,9 @@ function Page() {
                 {/* Another zone draws everything again. */}
                 <Fragment key={times}>
                     {isReady && status && current === 'now' && <Now status={status} history={history} restarted={restarted} />}
-                    {isReady && current === 'traffic' && <Traffic settings={settings} about={about} fields={fields} />}
-                    {isReady && current === 'quality' && <Quality settings={settings} about={about} fields={fields} />}
-                    {isReady && current === 'flows' && <Flows settings={settings} about={about} fields={fields} />}
+                    {isReady && current === 'traffic' && <Traffic settings={settings} about={about} fields={fields} returns={returns} />}
+                    {isReady && current === 'quality' && <Quality settings={settings} about={about} fields={fields} returns={returns} />}
+                    {isReady && current === 'flows' && <Flows settings={settings} about={about} fields={fields} returns={returns} />}
                     {isReady && status && current === 'probe' && <Probe status={status} />}
                 </Fragment>
             </main>

@@ -78,9 +78,9 @@ async function inEffect(): Promise<InEffect> {
         if (error instanceof Refusal && error.status === 409) return undefined;
         throw error;
     });
-    const lists = get<{ lists: ListFile[] }>('/lists');
-    const doctor = get<Doctor>('/doctor');
-    return { timeouts: await get<Counts>('/timeouts'), lists: (await lists).lists, rules: await rules, doctor: await doctor };
+    const all = [get<Counts>('/timeouts'), get<{ lists: ListFile[] }>('/lists'), rules, get<Doctor>('/doctor')] as const;
+    const [timeouts, { lists }, inForce, doctor] = await Promise.all(all);
+    return { timeouts, lists, rules: inForce, doctor };
 }
 
 const TIMEOUTS: Record<string, string> = {
@@ -237,7 +237,7 @@ export function Probe({ status }: { status: Status }) {
                 {count(ledger.flows.created)} flow records were created; {count(ledger.flows.live)} are open or wait for
                 export.
             </p>
-            <Sinks sinks={ledger.sinks} />
+            <Sinks ledger={ledger} />
             {effect && <Machine doctor={effect.doctor} />}
             {effect?.rules && <RulesTable rules={effect.rules} />}
             {effect && <Lists lists={effect.lists} />}

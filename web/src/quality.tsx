@@ -13,6 +13,7 @@ import { and } from './where';
 
 const ROWS = '10';
 const SERVERS = 'server_ip,service_port';
+const CLIENTS = 'client_ip';
 
 function question({ where, span }: Scope, more: Parameters, condition?: string): Question {
     const both = condition === undefined ? where : where ? and(where, condition) : condition;
@@ -79,6 +80,10 @@ const total = (answer: Groups | undefined, name: string): number => (answer?.gro
 
 /** A chooser that adds a condition with each group. */
 const choosing = ({ chooser, where }: Scope, condition: string): Chooser => ({ ...chooser, where: and(where, condition) });
+
+/** One whose rows are no filters: a filter sees only the first name of a flow, rows of transactions have each. */
+const unfiltered = ({ chooser: { fields, where } }: Scope): Chooser => ({ fields, where });
+const NO_FILTER = 'Rows here are no filters: a flow has one name, and a filter sees only the first one.';
 
 function SlowServers({ scope }: { scope: Scope }) {
     const asked = useAnswers<Groups>([question(scope, ...SLOW)], scope.round);
@@ -183,8 +188,51 @@ const LOSS_SUMS = SENDERS.flatMap((sender) => LOSSES.map(([, name]) => `${sender
 /** Segments that were lost between the client and the capture point, or between that and the server. */
 const lostAt = (row: Flow, side: string, other: string): number => number(row, `${side}_retransmitted_unseen`) + number(row, `${other}_retransmitted_seen`);
 
+/** Those with the most retransmitted segments, the side of the loss first: what most readers look for. */
+function LossTable({ scope, label, head, by, rows }: { scope: Scope; label: string; head: string; by: string; rows: Flow[] }) {
+    return (
+        <GroupTable
+            label={label}
+            head={head}
+            by={by}
+            rows={rows}
+            chooser={choosing(scope, `retransmitted > 0 and ${ANSWERED}`)}
+            columns={[
+                bars(rows, 'retransmitted'),
+                { head: 'client – here', of: (row) => count(lostAt(row, 'client', 'server')) },
+                { head: 'here – server', of: (row) => count(lostAt(row, 'server', 'client')) },
+                counted('retransmitted', 'retransmitted'),
+                { head: 'share', of: (row) => percent(number(row, 'retransmitted'), number(row, 'segments')) },
+                counted('segments', 'segments'),
+                counted('flows', 'flows'),
+            ]}
+        />
+    );
+}
+
+/** The clients whose connections have the most loss, of both directions. */
+function LossByClient({ scope }: { scope: Scope }) {
+    const asked = useAnswers<Groups>([question(scope, ...lost(CLIENTS))], scope.round);
+    const [answer] = asked.answers;
+    const { rows, groups } = rowsOf(answer, hasSome('retransmitted'));
+    const mostly = mostWith(groups, CLIENTS, 'retransmitted', total(answer, 'retransmitted'));
+    return (
+        <div aria-busy={asked.isAsking}>
+            <h3>Clients</h3>
+            {!asked.isAsking && <Doubts answer={answer} problem={asked.problems[0]} />}
+            {answer && (
+                <p>
+                    Retransmitted segments of all connections of a client, whoever sent them
+                    {mostly && `: ${mostly}`}.
+                </p>
+            )}
+            {groups.length > 0 && <LossTable scope={scope} label="Clients by retransmitted segments" head="client" by={CLIENTS} rows={rows} />}
+        </div>
+    );
+}
+
 function Loss({ scope }: { scope: Scope }) {
-    const asked = useAnswers<Groups>([question(scope, ...LOST)], scope.round);
+    const asked = useAnswers<Groups>([question(scope, ...lost(SERVERS))], scope.round);
     const [answer] = asked.answers;
     const [segments, retransmitted] = [total(answer, 'segments'), total(answer, 'retransmitted')];
     const { rows, groups } = rowsOf(answer, hasSome('retransmitted'));
@@ -193,7 +241,7 @@ function Loss({ scope }: { scope: Scope }) {
     return (
         <Part
             title="Retransmissions"
-            note="TCP segments that were sent once more, of both directions, and on which side of the capture point the first ones, or their acknowledgments, were lost. Connections that were never answered are left out: that a SYN is repeated there is no loss."
+            note="TCP segments that were sent once more, of both directions, and where the first ones, or their acknowledgments, were lost. “Here” is the capture point, where Weir sees the packets. Segments under “client – here” were lost between the client and this point, for example in the WLAN or the access line of the client; those under “here – server” between this point and the server. Look for the cause on the side with the larger number. Connections that were never answered are left out: that a SYN is repeated there is no loss."
             asked={asked}
         >
             <Doubts answer={answer} problem={asked.problems[0]} />
@@ -205,25 +253,9 @@ function Loss({ scope }: { scope: Scope }) {
                 </p>
             )}
             {worst && (
-                <GroupTable
-                    label="Servers by retransmitted segments"
-                    head="server – port"
-                    by={SERVERS}
-                    rows={rows}
-                    chooser={choosing(scope, `retransmitted > 0 and ${ANSWERED}`)}
-                    columns={[
-                        bars(rows, 'retransmitted'),
-                        counted('retransmitted', 'retransmitted'),
-                        { head: 'share', of: (row) => percent(number(row, 'retransmitted'), number(row, 'segments')) },
-                        { head: 'client – here', of: (row) => count(lostAt(row, 'client', 'server')) },
-                        { head: 'here – server', of: (row) => count(lostAt(row, 'server', 'client')) },
-                        counted('segments', 'segments'),
-                        counted('flows', 'flows'),
-                    ]}
-                />
-            )}
-            {worst && (
                 <>
+                    <LossTable scope={scope} label="Servers by retransmitted segments" head="server – port" by={SERVERS} rows={rows} />
+                    <LossByClient scope={scope} />
                     <h3>The side of the loss</h3>
                     <Table narrow label="The side of the loss" heads={['the first one was', 'from clients', 'from servers']} numbers={[1, 2]}>
                         {LOSSES.map(([words, name]) => (
@@ -310,8 +342,10 @@ interface Failing {
     also?: (answer: Groups) => string;
     /** What selects those that fail, if it is shorter than all reasons. */
     selects?: string;
-    /** Flows that are not counted. */
+    /** Flows that the answer does not have. */
     without?: string;
+    /** How many of those that failed are in the table of scans. With `without` they are not in the answer. */
+    scanned?: number;
     /** Groups with less failures are among the others. */
     fewest?: number;
     /** An answer that this part depends on: its doubts are shown if the own answer has none. */
@@ -321,15 +355,56 @@ interface Failing {
     subtitle?: string;
 }
 
+/** How many failed: all, and those that are no scans. */
+function failedText(bad: number, all: number, what: string, scanned: number): string {
+    const text = `${count(bad)} of ${many(all, what)} failed (${percent(bad, all)})`;
+    if (scanned === 0) return text;
+    if (scanned === all) return `${text}, all of them in the scans below`;
+    return `${text}, ${count(scanned)} of them in the scans below; ${count(bad - scanned)} of the ${many(all - scanned, 'other')}`;
+}
+
+/** A reason with the number of those that failed for it. */
+interface ReasonCount {
+    words: string;
+    condition: string;
+    number: number;
+}
+
+/** What fails, by reason. `go` adds the condition of a reason to the filter. */
+function Reasons({ label, what, found, go }: { label: string; what: string; found: ReasonCount[]; go: ((condition: string) => void) | undefined }) {
+    const largest = Math.max(...found.map(({ number }) => number));
+    return (
+        <Table narrow label={label} heads={['reason', '', `${what}s`]} numbers={[2]}>
+            {found.map(({ words, condition, number }) => (
+                <Row
+                    key={words}
+                    numbers={[2]}
+                    cells={[
+                        go ? (
+                            <button type="button" class="plain" title={`Only ${condition}`} onClick={() => go(condition)}>
+                                {words}
+                            </button>
+                        ) : (
+                            words
+                        ),
+                        <Bar share={number / largest} />,
+                        count(number),
+                    ]}
+                />
+            ))}
+        </Table>
+    );
+}
+
 /** What fails, by reason, and the groups with the most failures. */
-function Failures({ scope, of, title, note, head, what, none, more, also, selects, without, fewest = 1, basis, children, subtitle }: Failing) {
+function Failures(props: Failing) {
+    const { scope, of, title, note, head, what, none, more, also, selects, without, scanned = 0, fewest = 1, basis, children, subtitle } = props;
     const { by, tried, failed, reasons } = of;
     const asked = useAnswers<Groups>([question(scope, ...failures(of, without))], scope.round);
     const [answer] = asked.answers;
     const [all, bad] = [total(answer, tried), total(answer, failed)];
     const found = reasons.map(([words, name, condition]) => ({ words, name, condition, number: total(answer, name) })).filter(({ number }) => number > 0);
     const sorted = [...found].sort((one, other) => other.number - one.number);
-    const largest = sorted[0];
     const mostCommon = most(sorted, ({ number }) => number, ({ words }) => words, bad, ['most often', 'all of them:']);
     const { rows: failing, groups } = rowsOf(answer, hasSome(failed));
     const rows = fewest > 1 ? folded(failing, (row) => number(row, failed) >= fewest) : failing;
@@ -339,40 +414,25 @@ function Failures({ scope, of, title, note, head, what, none, more, also, select
     const doubts = basis && !(own && isDoubtful(own)) ? basis : own;
     // A filter selects the flows that are counted here.
     const only = (where: string) => (without ? and(where, `not (${without})`) : where);
+    const { go } = scope.chooser;
+    const left = without ? scanned : 0;
     return (
         <Part title={title} note={note} asked={asked}>
             {doubts && <Doubts {...doubts} />}
-            {answer && !asked.problems[0] && (
+            {/* Scans and the others are two answers: together they are those of one question. */}
+            {answer && !asked.problems[0] && !(scanned > 0 && asked.isAsking) && (
                 <p>
-                    {all === 0 ? none : `${count(bad)} of ${many(all, what)} failed (${percent(bad, all)})`}
-                    {mostCommon && `, ${mostCommon}`}
-                    {mostly && `; ${mostly}`}
-                    {all > 0 && '.'}
+                    {all + left === 0 ? none : failedText(bad + left, all + left, what, scanned)}
+                    {scanned === 0 && mostCommon && `, ${mostCommon}`}
+                    {scanned === 0 && mostly && `; ${mostly}`}
+                    {all + left > 0 && '.'}
                     {also?.(answer)}
                 </p>
             )}
             {children}
-            {largest && subtitle && <h3>{subtitle}</h3>}
-            {largest && (
-                <Table narrow label={`${title} by reason`} heads={['reason', '', `${what}s`]} numbers={[2]}>
-                    {found.map(({ words, condition, number }) => (
-                        <Row
-                            key={words}
-                            numbers={[2]}
-                            cells={[
-                                scope.chooser.go ? (
-                                    <button type="button" class="plain" title={`Only ${condition}`} onClick={() => scope.chooser.go?.(only(and(scope.where, condition)))}>
-                                        {words}
-                                    </button>
-                                ) : (
-                                    words
-                                ),
-                                <Bar share={number / largest.number} />,
-                                count(number),
-                            ]}
-                        />
-                    ))}
-                </Table>
+            {found.length > 0 && subtitle && <h3>{subtitle}</h3>}
+            {found.length > 0 && (
+                <Reasons label={`${title} by reason`} what={what} found={found} go={go && ((condition) => go(only(and(scope.where, condition))))} />
             )}
             {rows.length > 0 && (
                 <GroupTable
@@ -380,7 +440,11 @@ function Failures({ scope, of, title, note, head, what, none, more, also, select
                     head={head}
                     by={by}
                     rows={rows}
-                    chooser={{ ...scope.chooser, where: only(and(scope.where, selects ?? (found.length > 1 ? `(${condition})` : condition))) }}
+                    chooser={
+                        of.records
+                            ? unfiltered(scope)
+                            : { ...scope.chooser, where: only(and(scope.where, selects ?? (found.length > 1 ? `(${condition})` : condition))) }
+                    }
                     columns={[
                         bars(rows, failed),
                         counted('failed', failed),
@@ -397,7 +461,7 @@ function Failures({ scope, of, title, note, head, what, none, more, also, select
 /** Connections that never opened, by their source; with so many targets it scans (docs/page.md). */
 const UNOPENED = 'tcp_failure in {no_answer, refused, half_open}';
 const FEWEST_TARGETS = 20;
-const SCANS: Asked = [{ by: 'client_ip', numbers: 'flows', count: 'hosts,ports', sort: 'flows', top: '100' }, UNOPENED];
+const SCANS: Asked = [{ by: CLIENTS, numbers: 'flows', count: 'hosts,ports', sort: 'flows', top: '100' }, UNOPENED];
 
 const isScan = (row: Flow): boolean => Math.max(number(row, 'hosts'), number(row, 'ports')) >= FEWEST_TARGETS;
 
@@ -428,6 +492,7 @@ function FailedConnections({ scope }: { scope: Scope }) {
             none="No TCP was seen."
             selects="tcp_failure"
             without={isLeftOut ? without : undefined}
+            scanned={scans.reduce((sum, row) => sum + number(row, 'flows'), 0)}
             fewest={without === undefined || isLeftOut ? 1 : 2}
             basis={{ answer, problem: asked.problems[0] }}
             subtitle={without && (isLeftOut ? 'Other failed connections' : 'All failed connections')}
@@ -437,19 +502,19 @@ function FailedConnections({ scope }: { scope: Scope }) {
                     <h3>Scans</h3>
                     <p class="note">
                         Sources whose connections to {FEWEST_TARGETS} hosts or ports, or more, did not open.{' '}
-                        {isLeftOut ? 'All other numbers here are without these connections.' : 'Their connections are in the other numbers here, too; servers with one failed connection are among the others.'}
+                        {isLeftOut ? 'The other tables are without these connections.' : 'Their connections are in the other tables, too; servers with one failed connection are among the others.'}
                     </p>
                     <GroupTable
                         label="Scans"
                         head="source"
-                        by="client_ip"
+                        by={CLIENTS}
                         rows={scans}
                         chooser={choosing(scope, UNOPENED)}
                         columns={[
                             bars(scans, 'flows'),
-                            counted('connections that did not open', 'flows'),
                             distinct('hosts', 'hosts'),
                             distinct('ports', 'ports'),
+                            counted('connections that did not open', 'flows'),
                         ]}
                     />
                 </>
@@ -529,7 +594,7 @@ function Transactions({ scope }: { scope: Scope }) {
             <Failures
                 scope={scope}
                 title="Failed names"
-                note="Each DNS query by its own name, from the records of transactions."
+                note={`Each DNS query by its own name, from the records of transactions. ${NO_FILTER}`}
                 of={{ ...NAMES, records: OF_TRANSACTIONS }}
                 head="name"
                 what="question"
@@ -558,7 +623,7 @@ function SlowUrls({ scope }: { scope: Scope }) {
     return (
         <Part
             title="Slowest URLs"
-            note={`Requests of HTTP/1 by ${hasNoPaths ? 'host: paths are recorded with --dpi-fields' : 'host and path'}, by the mean time from the end of a request to its answer.`}
+            note={`Requests of HTTP/1 by ${hasNoPaths ? 'host: paths are recorded with --dpi-fields' : 'host and path'}, by the mean time from the end of a request to its answer. ${NO_FILTER}`}
             asked={asked}
         >
             {!asked.isAsking && <Doubts answer={answer} problem={asked.problems[0]} />}
@@ -573,7 +638,7 @@ function SlowUrls({ scope }: { scope: Scope }) {
                         head={hasNoPaths ? 'host' : 'host – path'}
                         by={by}
                         rows={rows}
-                        chooser={scope.chooser}
+                        chooser={unfiltered(scope)}
                         columns={[
                             bars(rows, 'http_response_mean_ns'),
                             timed('mean', 'http_response_mean_ns'),
@@ -594,7 +659,7 @@ const COUNT: Parameters = { top: '0', fields: 'start_time' };
 const RTTS = 'client_rtt_mean_ns,server_rtt_mean_ns';
 const TIMES = `${RTTS},server_time_mean_ns`;
 const SLOW: Asked = [{ by: SERVERS, numbers: 'flows,response_mean_ns,response_max_ns', sum: TIMES, sort: 'response_mean_ns', top: ROWS }, 'response'];
-const LOST: Asked = [{ by: SERVERS, numbers: 'flows,segments,retransmitted', sum: LOSS_SUMS, sort: 'retransmitted', top: ROWS }, ANSWERED];
+const lost = (by: string): Asked => [{ by, numbers: 'flows,segments,retransmitted', sum: LOSS_SUMS, sort: 'retransmitted', top: ROWS }, ANSWERED];
 const handshakes = (by: string): Asked => [{ by, numbers: 'rtt_mean_ns,rtt_max_ns', sum: `${RTTS},server_rtt_count`, sort: 'rtt_mean_ns', top: ROWS }, 'rtt'];
 const parametersOfFile = ([parameters, where]: Asked): Parameters => ({ ...parameters, where });
 
@@ -607,7 +672,8 @@ function failures({ by, among, tried, failed, reasons, sums, records }: Trial, w
 export const QUESTIONS: Parameters[] = [
     [COUNT] as Asked,
     SLOW,
-    LOST,
+    lost(SERVERS),
+    lost(CLIENTS),
     SCANS,
     ...[CONNECTIONS, RESOLVERS, SINGLE_NAMES, REQUESTS].map((trial) => failures(trial)),
     ...NETWORKS.map(([by]) => handshakes(by)),

@@ -1,7 +1,7 @@
 // The time of the flows that a view is about: in the URL, in words, and as parameters of a question.
 import { useState } from 'preact/hooks';
 import { type About, type Parameters, probeTime } from './api';
-import { civil, parseCivil, zone } from './text';
+import { civil, instant, parseCivil, zone } from './text';
 
 /** As the URL has it: `-1h` before now, `newest` (flows of a large store), `all`, or two times. */
 export interface Range {
@@ -201,7 +201,11 @@ export function RangeBar(props: {
                     Undo the selection: back to {rangeText(before)}
                 </button>
             )}
-            {range.from === NEWEST && <p class="note">There are many flows: these are the newest. A longer time takes longer.</p>}
+            {range.from === NEWEST && shown && (
+                <p class="note">
+                    These are the newest flows, since {instant(shown.from_ms / 1000)}; there are more. A longer time takes longer.
+                </p>
+            )}
         </div>
     );
 }

@@ -13,6 +13,8 @@ export interface ViewProps {
     settings: URLSearchParams;
     about: About;
     fields: Field[];
+    /** How often the probe has come back: then questions are asked again. */
+    returns: number;
 }
 
 /** The flows that a view is about. */
@@ -30,8 +32,9 @@ export interface Scope extends ViewProps {
     chooser: Chooser;
 }
 
-export function useScope(view: string, { settings, about, fields }: ViewProps): Scope {
-    const [round, setRound] = useState(0);
+export function useScope(view: string, { settings, about, fields, returns }: ViewProps): Scope {
+    const [searches, setSearches] = useState(0);
+    const round = searches + returns;
     const range = rangeOf(settings, about);
     const isFile = about.mode === 'file';
     const where = isFile ? '' : (settings.get('where') ?? '');
@@ -46,11 +49,12 @@ export function useScope(view: string, { settings, about, fields }: ViewProps): 
         settings,
         about,
         fields,
+        returns,
         where,
         range,
         span: times,
         round,
-        askAgain: () => setRound(round + 1),
+        askAgain: () => setSearches(searches + 1),
         go,
         select: isFile ? undefined : (to) => go(narrowed(settings, range, to)),
         chooser: { fields: byName, where, go: isFile ? undefined : (where) => go({ where }) },

@@ -20,6 +20,8 @@ export interface Watched {
     silentSince?: number;
     /** When the probe started, if it has restarted since the page was opened, ms since 1970. */
     restarted?: number;
+    /** How often it has answered again after it did not. */
+    returns: number;
     /** When the probe had started, as it said before it wanted the token, ms since 1970. */
     started_ms?: number;
     /** The probe wants the token. */
@@ -44,7 +46,9 @@ async function next(before: Watched): Promise<Watched> {
         const isOld = !isSame || Date.now() - (before.askedAbout ?? 0) >= ABOUT_INTERVAL_MS;
         const about = before.about && !isOld ? before.about : await get<About>('/about');
         const askedAbout = isOld ? Date.now() : before.askedAbout;
-        if (about.mode !== 'probe') return { about, askedAbout, needsToken: false };
+        const isBack = before.silentSince !== undefined || before.refusal !== undefined;
+        const returns = before.returns + (isBack ? 1 : 0);
+        if (about.mode !== 'probe') return { about, askedAbout, returns, needsToken: false };
         const known = isSame ? before.history : undefined;
         const after = known?.time_ms.at(-1);
         const [status, later] = await Promise.all([
@@ -56,11 +60,11 @@ async function next(before: Watched): Promise<Watched> {
         const restarted = isRestarted ? status.started_ms : before.restarted;
         // The samples of another run are all later than those that are known.
         const history = known && !isRestarted ? joined(known, later) : later;
-        return { about, askedAbout, status, history, restarted, needsToken: false };
+        return { about, askedAbout, status, history, restarted, returns, needsToken: false };
     } catch (error) {
         if (error instanceof Refusal) {
             // What it said before is for those who have the token. A restart ends the session: it is seen by the start.
-            if (error.status === 401) return { needsToken: true, started_ms: before.status?.started_ms ?? before.started_ms };
+            if (error.status === 401) return { needsToken: true, returns: before.returns, started_ms: before.status?.started_ms ?? before.started_ms };
             return { ...before, silentSince: undefined, needsToken: false, refusal: error.message };
         }
         return { ...before, silentSince: before.silentSince ?? Date.now(), refusal: undefined };
@@ -69,7 +73,7 @@ async function next(before: Watched): Promise<Watched> {
 
 /** The last answers, and a function that asks at once. */
 export function useWatched(): [Watched, () => void] {
-    const [watched, setWatched] = useState<Watched>({ needsToken: false });
+    const [watched, setWatched] = useState<Watched>({ needsToken: false, returns: 0 });
     const [round, setRound] = useState(0);
     useEffect(() => {
         let state = watched;

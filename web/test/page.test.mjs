@@ -55,9 +55,11 @@ async function sendTraffic(probe) {
 }
 
 test('the numbers are those of the ledger', async () => {
-    const probe = await Probe.start();
+    const probe = await Probe.start('--transactions', 'json:/dev/null');
     const ledger = await sendTraffic(probe);
     const { page, faults, close } = await open(probe);
+    const transactions = page.getByRole('table', { name: 'Sinks: records since the start' }).getByRole('cell', { name: 'transactions', exact: true });
+    await transactions.waitFor();
     const table = page.getByRole('table', { name: 'Since the start' });
     await table.getByRole('cell', { name: ledger.packets.received.toLocaleString('en-US'), exact: true }).first().waitFor();
     const shown = await cells(page, 'Since the start', 1);
@@ -78,6 +80,7 @@ test('the numbers are those of the ledger', async () => {
     await newest.getByRole('cell', { name: String(ledger.flows.live), exact: true }).waitFor();
     await page.getByRole('link', { name: 'Probe' }).click();
     await page.getByRole('table', { name: 'Where every packet went' }).waitFor();
+    await transactions.waitFor();
     const outcomes = await cells(page, 'Where every packet went', 2);
     const { received, ...others } = Object.fromEntries(Object.entries(outcomes).map(([name, text]) => [name, number(text)]));
     assert.equal(received, ledger.packets.received);
@@ -173,8 +176,16 @@ test('a probe that goes away and comes back', async () => {
     const alert = page.getByRole('alert').filter({ hasText: 'has not answered since' });
     await alert.waitFor();
     assert.ok(await received(ledger.packets.received).isVisible());
-    const again = await Probe.start('--listen', probe.port);
+    // Views that are opened meanwhile have their answers when it is back.
+    await page.getByRole('link', { name: 'Probe' }).click();
+    await page.getByRole('heading', { name: 'Where every packet went' }).waitFor();
+    await page.getByRole('link', { name: 'Traffic' }).click();
+    await page.getByText('The probe does not answer.').waitFor();
+    await Probe.start('--listen', probe.port);
     await alert.waitFor({ state: 'detached' });
+    await page.getByText('No flows in this range').waitFor();
+    assert.equal(await page.getByText('The probe does not answer.').count(), 0);
+    await page.getByRole('link', { name: 'Now' }).click();
     await received(0).waitFor();
     await page.getByText(/^The probe has restarted at 20\d\d-.* UTC: all counters and lines begin then\.$/).waitFor();
     assert.deepEqual(faults, []);

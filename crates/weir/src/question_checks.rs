@@ -4,7 +4,7 @@
 //! something that is not stored.
 
 use weir_control::StoredError;
-use weir_fields::{Column, field};
+use weir_fields::{Column, field, is_of_transactions};
 use weir_query::{CountField, Expression, GroupField, RecordOrder, View, ViewSettings};
 
 /// Checks that flows have the fields of an expression.
@@ -14,6 +14,20 @@ use weir_query::{CountField, Expression, GroupField, RecordOrder, View, ViewSett
 pub fn check_condition(known: &[&'static Column], expression: Option<&Expression>) -> Result<(), StoredError> {
     let mut compared = expression.into_iter().flat_map(Expression::fields);
     compared.try_for_each(|name| check(known, "where", name))
+}
+
+/// Checks that transactions have the fields of an expression: records of a store have more, which are 0 in those of
+/// transactions.
+///
+/// # Errors
+/// They do not have one of them.
+pub fn check_condition_of_transactions(expression: Option<&Expression>) -> Result<(), StoredError> {
+    let of_flows = expression.into_iter().flat_map(Expression::fields);
+    let of_flows = of_flows.filter_map(field).find(|field| !is_of_transactions(field.column()));
+    of_flows.map_or(Ok(()), |field| {
+        let name = field.column().name;
+        Err(StoredError::Question(format!("where: transactions do not have the field {name}: it is one of flows")))
+    })
 }
 
 /// The columns of flows that are stored; those that are not are left out.

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
 use weir_capture::SourceSpec;
 use weir_export::ViewFormat;
-use weir_fields::{Column, Field, Origin, field};
+use weir_fields::{Column, Field, Origin, field, is_of_transactions};
 use weir_ledger::{Ledger, RecordTotals};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Settings, StoredPipeline};
 use weir_query::{Expression, GroupField, RecordOrder, View};
@@ -233,7 +233,9 @@ fn outputs(read: &Read, paths: &[PathBuf], reader: &StoredReader, page: Option<&
     for sink in &outputs.sinks {
         check_columns(&format!("-o {}", sink.spec.name()), sink.spec.columns().into_iter().flatten(), has)?;
     }
-    check_fields(read, &outputs, has)?;
+    // In records of transactions, the other fields that every record has are 0.
+    let is_of_all = |column: &&'static Column| !reader.form.is_transactions || is_of_transactions(column);
+    check_fields(read, &outputs, |column| has(column) && is_of_all(column))?;
     if read.sinks.uniflow && outputs.sinks.iter().any(|sink| !outputs.shows_view(sink)) {
         warn!("--uniflow: the times of each direction are not stored, so both records have those of the flow");
     }

@@ -9,7 +9,7 @@
 //! largest groups, and a second one their intervals: the memory is that of the groups, and then that of the rows of the
 //! answer.
 
-use crate::question_checks::{check_condition, checked_sums, stored_columns};
+use crate::question_checks::{check_condition, check_condition_of_transactions, checked_sums, stored_columns};
 use crate::stored_reader::select;
 use crate::stored_sums;
 use crate::stored_times::{self, NEWEST_FLOWS};
@@ -131,6 +131,9 @@ impl Opened {
             FlowSource::Files(paths) => {
                 let found = FlowReader::open(paths, Some(question.starts_ns.clone()));
                 let found = found.map_err(|error| StoredError::Store(format!("the store cannot be read: {error}")))?;
+                if found.form.is_transactions {
+                    check_condition_of_transactions(question.expression.as_ref())?;
+                }
                 Self::Files(Box::new(found.reader), found.damaged)
             }
         };

@@ -3,7 +3,15 @@
 use ahash::RandomState;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::IpAddr;
+use std::sync::OnceLock;
 use weir_fields::FieldValue;
+
+/// How this process hashes. Estimates of the same flows are the same then, and it is not known outside which
+/// values collide.
+pub(crate) fn random_state() -> RandomState {
+    static STATE: OnceLock<RandomState> = OnceLock::new();
+    STATE.get_or_init(RandomState::new).clone()
+}
 
 /// Equal keys have equal hashes.
 pub(crate) fn hash_key(hasher: &RandomState, key: &[FieldValue<'_>]) -> u64 {

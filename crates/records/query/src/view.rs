@@ -11,7 +11,7 @@ use crate::count_field::CountField;
 use crate::distinct::{DistinctCount, DistinctSet};
 use crate::group_field::GroupField;
 use crate::kept_groups::KeptGroups;
-use crate::key_hash::hash_key;
+use crate::key_hash::{hash_key, random_state};
 use crate::order::{InvalidOrder, Metric, Order, RowOrder, rank};
 use crate::sums::Sums;
 use ahash::RandomState;
@@ -253,7 +253,7 @@ impl View {
             has_sides,
             key_values,
             index: HashTable::new(),
-            hasher: RandomState::new(),
+            hasher: random_state(),
             keys: Vec::new(),
             key_texts: 0,
             rows: Vec::new(),

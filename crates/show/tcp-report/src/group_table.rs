@@ -49,7 +49,7 @@ const fn hidden(name: &'static str, number: fn(&Group) -> Option<u64>) -> GroupC
     column(name, "", "", Form::Count, number)
 }
 
-const COLUMNS: [GroupColumn; 30] = [
+const COLUMNS: [GroupColumn; 31] = [
     column("connections", "conns", "connections", Form::Count, |g| Some(g.connections)),
     column("peers", "peers", "different addresses of the other side", Form::Count, |g| Some(g.peers)),
     column("failed", "failed", "connections that failed", Form::Count, |g| Some(g.failed())),
@@ -78,6 +78,7 @@ const COLUMNS: [GroupColumn; 30] = [
     hidden("fwd_lost_behind", |g| Some(g.lost_behind[0])),
     hidden("rev_lost_before", |g| Some(g.lost_before[1])),
     hidden("rev_lost_behind", |g| Some(g.lost_behind[1])),
+    hidden("lost", |g| Some(g.lost().iter().sum())),
     column("lost_client_side", "lost→", LOST, Form::Count, |g| Some(g.lost()[0])),
     column("lost_server_side", "←lost", LOST, Form::Count, |g| Some(g.lost()[1])),
     hidden("fwd_zero_windows", |g| Some(g.zero_windows[0])),
@@ -133,7 +134,7 @@ pub struct InvalidGroupOrder(Option<&'static str>);
 
 impl GroupOrder {
     /// The order by the column of this name or heading; the name may end with `:asc` or `:desc`.
-    /// `rtt`, `response`, `handshake` and `lost` are those of the server's side.
+    /// `rtt`, `response` and `handshake` are those of the server's side.
     ///
     /// # Errors
     /// There is none.
@@ -146,7 +147,6 @@ impl GroupOrder {
         let name = match name {
             "rtt" | "handshake" => "rev_handshake_median_ns",
             "response" => "response_median_ns",
-            "lost" => "lost_server_side",
             name => name,
         };
         let is_named = |column: &&GroupColumn| column.name == name || column.heading == name && !name.is_empty();

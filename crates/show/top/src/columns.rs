@@ -312,9 +312,15 @@ fn endpoint(row: &Row, address: &str, port: &str) -> String {
     }
 }
 
+/// The name of what is asked for. If the first question of DNS has an answer without an error, that name did not fail.
 fn name(row: &Row) -> String {
-    let names = ["sni", "http_host", "dns_name", "dst_dns_name"];
-    names.iter().map(|name| row.text(name)).find(|name| !name.is_empty()).unwrap_or_default()
+    let has_failed = ["dns_nxdomain", "dns_servfail", "dns_refused", "dns_unanswered"]
+        .iter()
+        .any(|name| row.number(name).is_some_and(|number| number > 0));
+    let is_another = has_failed && row.number("dns_rcode") == Some(0);
+    let names =
+        ["sni", "http_host", "dns_name", "dst_dns_name"].iter().filter(|name| !(is_another && **name == "dns_name"));
+    names.map(|name| row.text(name)).find(|name| !name.is_empty()).unwrap_or_default()
 }
 
 fn flags(row: &Row) -> String {
@@ -371,7 +377,7 @@ fn failure(row: &Row) -> String {
 }
 
 fn times(word: &str, number: u64) -> String {
-    if number == 1 { word.into() } else { format!("{word} ×{number}") }
+    if number == 1 { word.into() } else { format!("{number} {word}") }
 }
 
 /// Why a connection failed, as `weir tcp` calls it.

@@ -47,7 +47,7 @@ pub fn flows(scans: &[Row]) -> u64 {
 pub fn ends(row: &Row) -> String {
     let targets = [("hosts", "host"), ("ports", "port")].map(|(name, one)| {
         let number = row.number(name).unwrap_or_default();
-        let is_estimate = row.number(&format!("{name}_error")).is_some_and(|error| error > 0);
+        let is_estimate = row.values[&format!("{name}_error")].as_f64().is_some_and(|error| error > 0.0);
         format!("{}{number} {one}{}", if is_estimate { "~" } else { "" }, if number == 1 { "" } else { "s" })
     });
     format!("{} → {}", row.text("src_ip"), targets.join(", "))
@@ -56,7 +56,7 @@ pub fn ends(row: &Row) -> String {
 /// How its flows failed.
 pub fn failure(row: &Row) -> String {
     let some = |name: &str| row.number(name).filter(|&number| number > 0);
-    let parts = SUMS.split(',').filter_map(|name| Some(format!("{} ×{}", name.replace('_', " "), some(name)?)));
+    let parts = SUMS.split(',').filter_map(|name| Some(format!("{} {}", some(name)?, name.replace('_', " "))));
     format!("scan: {}", parts.collect::<Vec<_>>().join(", "))
 }
 

@@ -47,7 +47,7 @@ impl State {
     pub fn draw(&mut self, buffer: &mut Buffer) {
         let (columns, rows) = (buffer.area.width, buffer.area.height);
         if columns < MIN_COLUMNS || rows < MIN_ROWS {
-            put(buffer, 0, &Line::new(format!("{MIN_COLUMNS}x{MIN_ROWS} is the least"), PLAIN), PLAIN);
+            put(buffer, 0, &Line::new(format!("needs {MIN_COLUMNS}x{MIN_ROWS}"), PLAIN), PLAIN);
             return;
         }
         let foot = self.foot(columns.into());

@@ -25,7 +25,7 @@ macro_rules! pages {
 const PAGES: &[(&str, &str)] = pages!(
     "af_packet" "af_xdp" "anonymise" "applications" "bench" "bypass" "clickhouse" "collectors" "comparison"
     "conformance" "containers" "control" "cookbook" "doctor" "dpdk" "egress" "enrichment" "faults" "fields" "glossary" "inputs"
-    "install" "ipfix-files" "kafka" "metering" "nfdump-files" "operating" "outputs" "overload" "packet-records"
+    "install" "ipfix-files" "kafka" "metering" "nfdump-files" "operating" "outputs" "overload" "packages" "packet-records"
     "page" "performance" "probe" "query" "quick-start" "read" "recorder" "reference" "rules" "scale" "sizing"
     "store" "synth" "tcp" "top" "transactions" "troubleshooting" "view" "views"
 );

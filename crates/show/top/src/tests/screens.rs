@@ -68,7 +68,7 @@ fn every_size_is_filled_and_no_line_is_too_long() {
                 for rows in [1, 5, 12, 13, 24, 60] {
                     let lines = screen(&mut state, columns, rows);
                     if columns < 40 || rows < 12 {
-                        let text: String = "40x12 is the least".chars().take(columns.into()).collect();
+                        let text: String = "needs 40x12".chars().take(columns.into()).collect();
                         assert!(lines[0] == text.trim_end() && lines[1..].iter().all(String::is_empty), "{lines:?}");
                     } else {
                         assert!(lines.last().unwrap().starts_with("1-6 list"), "{columns}x{rows}: {lines:?}");
@@ -213,7 +213,7 @@ fn a_scan_is_a_row_in_place_of_its_flows() {
         let lines = screen(&mut state, 160, 24);
         assert_eq!(lines[5], what);
         assert!(lines[7].contains("192.0.2.99 → ~1023 hosts, 22 ports"), "{lines:?}");
-        assert!(lines[7].contains("scan: no answer ×6400, refused ×2"), "{lines:?}");
+        assert!(lines[7].contains("scan: 6400 no answer, 2 refused"), "{lines:?}");
         assert!(lines[8].contains("192.0.2.98 → 1 host, 20 ports") && !lines[9].contains("scan"), "{lines:?}");
         let questions = state.questions();
         let left_out = "not%20%28src_ip%20in%20%7B192.0.2.99,%20192.0.2.98%7D%20and%20tcp_failure%20in%20";

@@ -128,7 +128,7 @@ fn keys_sizes_and_a_signal_in_a_real_terminal() {
     });
     tmux.resize(20, 5);
     tmux.wait_until("20x5 is too small", |lines| {
-        lines.len() <= 5 && lines[0] == "40x12 is the least" && lines[1..].iter().all(String::is_empty)
+        lines.len() <= 5 && lines[0] == "needs 40x12" && lines[1..].iter().all(String::is_empty)
     });
     tmux.resize(120, 30);
     tmux.wait_until("120x30 is filled", |lines| lines.len() == 30 && lines[29].starts_with("1-6 list"));

@@ -232,6 +232,12 @@ fn transactions_are_shown_apart_from_flows() {
         assert_eq!(about["transactions"], Value::from(vec![records.clone()]), "{about}");
         assert!(about["from_ns"].is_u64(), "{about}");
         assert_eq!(rows(&view, query, "groups"), expected);
+        let refused = view.get("/stored?records=transactions&by=dns_name&where=bytes%20%3E%20100");
+        assert!(
+            refused.status == 400 && refused.body.contains("transactions do not have the field bytes"),
+            "{}",
+            refused.body
+        );
         if inputs.len() == 2 {
             assert_eq!(about["stores"], Value::from(vec![flows.clone()]));
             assert_eq!(sorted(&rows(&view, "top=1000", "flows")), sorted(&read(&[&flows])));
@@ -241,6 +247,8 @@ fn transactions_are_shown_apart_from_flows() {
         }
         assert_eq!(view.stop(SIGTERM).0, 0);
     }
+    let refused = failure(1, ["read", "-q", &records, "--where", "bytes > 100"]);
+    assert!(refused.contains("--where: bytes is not known of the stored flows"), "{refused}");
     let view = Viewed::start(&["-q", &flows]);
     let answer = view.get("/stored?records=transactions");
     assert!(answer.status == 409 && answer.body.contains("no transactions are stored"), "{}", answer.body);

@@ -440,7 +440,7 @@ fn groups_are_sorted_by_any_column_in_all_outputs() {
         "--html",
         page.to_str().unwrap(),
     ]);
-    assert!(out.contains("2 of 69 servers, by lost_server_side (--top 0 for all)"), "{out}");
+    assert!(out.contains("2 of 69 servers, by lost (--top 0 for all)"), "{out}");
     let rows: Vec<&str> = out.lines().skip_while(|line| !line.starts_with("server  ")).skip(1).take(2).collect();
     assert!(rows[0].starts_with("10.2.0.60:80 "), "{out}");
     assert!(!out.contains("client → server"), "{out}");
