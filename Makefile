@@ -87,11 +87,13 @@ test-kafka: ## Send records to a broker of Kafka, fetched on the first run (43 M
 
 image: ## Build the release binary, and an OCI image with it, without a daemon (target/image).
 	@scripts/bootstrap image
+	@scripts/web || echo "image: WITHOUT THE PAGE" >&2
 	@scripts/with-rust cargo build --release --locked --bin weir
 	@scripts/image
 
 test-image: ## Build the image twice and run it as user 65532 on a read-only root (needs root, runc, umoci).
 	@scripts/bootstrap test-image
+	@scripts/web || echo "image: WITHOUT THE PAGE" >&2
 	@scripts/with-rust cargo build --release --locked --bin weir
 	@scripts/test-image
 

@@ -8,7 +8,7 @@ import { NAMED_FIELDS, Named, itemOf, useNames } from './names';
 import { Mistake, useMore } from './parts';
 import { RangeBar, type Span, parametersOf } from './range';
 import { Doubts, Empty, Memory, Nothing, type Scope, type ViewProps, useScope } from './scope';
-import { count, shown, value, zone } from './text';
+import { count, many, shown, value, zone } from './text';
 
 const DEFAULT_FIELDS = 'start_time,src_ip,src_port,dst_ip,dst_port,protocol,application,packets,bytes,duration_ns';
 const DEFAULT_TOP = '50';
@@ -194,7 +194,7 @@ function Pages({ found, isOfTime, now, change }: { found: Found | StoredFlows; i
     return (
         <>
             <p role="status">
-                {isOfTime ? `Flows of this time that match: ${count(found.matching)}` : `${count(found.matching)} of ${count(searched)} flows match`}
+                {isOfTime ? `${many(found.matching, 'matching flow')} in this time` : `${count(found.matching)} of ${count(searched)} flows match`}
                 {(hasMore || now.page > 0) && `; ${which} are shown`}.{!now.isStored && !found.complete && ' Not all flows were looked at in time.'}
             </p>
             {now.isStored && (hasMore || now.page > 0) && (

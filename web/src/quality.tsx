@@ -83,7 +83,7 @@ const choosing = ({ chooser, where }: Scope, condition: string): Chooser => ({ .
 
 /** One whose rows are no filters: a filter sees only the first name of a flow, rows of transactions have each. */
 const unfiltered = ({ chooser: { fields, where } }: Scope): Chooser => ({ fields, where });
-const NO_FILTER = 'Rows here are no filters: a flow has one name, and a filter sees only the first one.';
+const NO_FILTER = 'These rows are no filters: the record of a flow has only the first of its names.';
 
 function SlowServers({ scope }: { scope: Scope }) {
     const asked = useAnswers<Groups>([question(scope, ...SLOW)], scope.round);
@@ -360,7 +360,7 @@ function failedText(bad: number, all: number, what: string, scanned: number): st
     const text = `${count(bad)} of ${many(all, what)} failed (${percent(bad, all)})`;
     if (scanned === 0) return text;
     if (scanned === all) return `${text}, all of them in the scans below`;
-    return `${text}, ${count(scanned)} of them in the scans below; ${count(bad - scanned)} of the ${many(all - scanned, 'other')}`;
+    return `${text}, ${count(scanned)} of them in the scans below; without these, ${count(bad - scanned)} of ${count(all - scanned)} failed`;
 }
 
 /** A reason with the number of those that failed for it. */

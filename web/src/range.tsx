@@ -203,7 +203,7 @@ export function RangeBar(props: {
             )}
             {range.from === NEWEST && shown && (
                 <p class="note">
-                    These are the newest flows, since {instant(shown.from_ms / 1000)}; there are more. A longer time takes longer.
+                    Only the newest flows, since {instant(shown.from_ms / 1000)}. Older ones are stored, too; a longer time takes longer to show.
                 </p>
             )}
         </div>

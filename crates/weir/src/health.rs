@@ -27,11 +27,12 @@ pub fn run(arguments: &Health) -> Result<RunStatus, Error> {
     let answer = remote.request(Method::GET, path, "", &AtomicBool::new(false));
     let answer = answer.map_err(|error| TopError::NoAnswer { target: target.clone(), reason: reason(error, limit) })?;
     let reasons = answer.body["reasons"].as_array();
-    let is_of_weir = answer.body["status"].is_string() || reasons.is_some() || answer.body["error"].is_string();
+    let is_so = if *ready { answer.body["ready"] == true } else { answer.body["status"] == "alive" };
+    let is_of_weir = reasons.is_some() || answer.body["error"].is_string();
     match answer.status.as_u16() {
-        200 if is_of_weir => Ok(console::print(format!("{target}: {is}\n").as_bytes())),
+        200 if is_so => Ok(console::print(format!("{target}: {is}\n").as_bytes())),
         401 | 403 if is_of_weir => Err(TopError::Token { target, reason: answer.error() }.into()),
-        _ if is_of_weir => {
+        400.. if is_of_weir => {
             let reasons: Vec<&str> = reasons.into_iter().flatten().filter_map(|reason| reason.as_str()).collect();
             let reason = if reasons.is_empty() { answer.error() } else { reasons.join("; ") };
             Err(HealthError::Not { target, is, reason }.into())

@@ -31,7 +31,9 @@ pub fn finder(within: RangeInclusive<u64>, newest_flows: u64) -> Arc<FindTimes> 
         let is_kept = |of: &&Kept| of.paths == *paths && Instant::now() < of.until;
         let known = kept.as_ref().filter(is_kept).map(|of| of.newest_from_ns);
         if let Some(newest_from_ns) = known.or((newest_flows == 0).then_some(None)) {
-            return Some(FlowTimes { newest_from_ns, ..times(source, &within, 0)? });
+            let now = times(source, &within, 0)?;
+            let newest_from_ns = newest_from_ns.filter(|from| from > now.starts_ns.start());
+            return Some(FlowTimes { newest_from_ns, ..now });
         }
         let begin = Instant::now();
         let found = times(source, &within, newest_flows)?;

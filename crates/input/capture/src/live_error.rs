@@ -66,7 +66,7 @@ pub enum LiveError {
          -L {2} combined {0})"
     )]
     SendQueues(usize, u32, String),
-    #[error("not permitted: sending packets needs CAP_NET_RAW")]
+    #[error("not permitted: sending packets needs CAP_NET_RAW, or root")]
     SendPermission,
 
     // AF_XDP.

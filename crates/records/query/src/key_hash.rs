@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use weir_fields::FieldValue;
 
-/// How this process hashes. Estimates of the same flows are the same then, and it is not known outside which
+/// How this process hashes the values of views. Estimates of the same flows are the same then, and it is not known outside which
 /// values collide.
 pub(crate) fn random_state() -> RandomState {
     static STATE: OnceLock<RandomState> = OnceLock::new();

@@ -42,7 +42,7 @@ pub fn stored_times(paths: &[PathBuf], within: &RangeInclusive<u64>, newest_flow
     for same in hours.chunk_by(|a, b| a.hour.as_ref().map(|of| of.1) == b.hour.as_ref().map(|of| of.1)) {
         newest.extend(same.iter().flat_map(|hour| groups_of(hour, within)));
         let is_hour = same[0].hour.is_some();
-        if is_hour && newest.iter().map(|group| group.flows).sum::<u64>() > newest_flows {
+        if is_hour && sum(newest.iter().map(|group| group.flows)) > newest_flows {
             break;
         }
     }
@@ -83,6 +83,11 @@ fn times_of(path: &Path) -> Vec<GroupTimes> {
     groups.unwrap_or_default()
 }
 
+/// The sum of numbers that files claim.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
 /// How many of the flows of a time are in a part of it.
 fn part_of(all: &RangeInclusive<u64>, part: &RangeInclusive<u64>, flows: u64) -> u64 {
     if part.is_empty() {
@@ -93,15 +98,22 @@ fn part_of(all: &RangeInclusive<u64>, part: &RangeInclusive<u64>, flows: u64) ->
     u64::try_from(flows).unwrap_or(u64::MAX)
 }
 
+/// What is taken as evenly spread.
+type Spread = fn(&GroupTimes) -> &RangeInclusive<u64>;
+
 /// The first time from which on at most this number of flows start; `None` if that are all.
 fn begin_of_newest(groups: &[GroupTimes], flows: u64) -> Option<u64> {
-    let from_on = |from: u64| -> u64 {
-        let later = |of: &RangeInclusive<u64>| from.max(*of.start())..=*of.end();
-        groups.iter().map(|group| part_of(&group.ends_ns, &later(&group.ends_ns), group.flows)).sum()
-    };
     let mut too_many = groups.iter().map(|group| *group.starts_ns.start()).min()?;
     // With more flows than that at the last of all times, these.
     let mut few = groups.iter().map(|group| *group.starts_ns.end()).max()?;
+    let counted = |from: u64, spread: Spread| {
+        let later = |of: &RangeInclusive<u64>| from.max(*of.start())..=*of.end();
+        sum(groups.iter().map(|group| part_of(spread(group), &later(spread(group)), group.flows)))
+    };
+    let (starts, ends): (Spread, Spread) = (|group| &group.starts_ns, |group| &group.ends_ns);
+    // Where many flows end after the last start, their ends say nothing of their starts.
+    let spread = if counted(few, ends) <= flows { ends } else { starts };
+    let from_on = |from| counted(from, spread);
     if from_on(too_many) <= flows {
         return None;
     }
@@ -141,5 +153,8 @@ mod tests {
         // Some started long before they ended.
         let long = [GroupTimes { starts_ns: 0..=199, ends_ns: 100..=199, flows: 100 }];
         assert_eq!(begin_of_newest(&long, 25), Some(175));
+        // All of them ended after the last one had started.
+        let open = [GroupTimes { starts_ns: 0..=199, ends_ns: 300..=500, flows: 100 }];
+        assert_eq!(begin_of_newest(&open, 25), Some(149));
     }
 }

@@ -45,7 +45,8 @@ pub struct About {
     from_ns: Option<u64>,
     /// When the last one starts.
     to_ns: Option<u64>,
-    /// From when on the newest of these flows start, about 250 000, ns since 1970 UTC; null if there are no more.
+    /// From when on the newest of these flows start, as many as a view shows first, ns since 1970 UTC; null if there are no
+    /// more.
     newest_from_ns: Option<u64>,
     /// Why `/packets` finds none; null if it searches some.
     no_packets: Option<String>,

@@ -23,6 +23,9 @@ pub enum Error {
     /// The address is reachable from other machines.
     #[error("{0} is reachable from other machines, which needs TLS and a token")]
     NotLoopback(SocketAddr),
+    /// The token would pass a network in clear.
+    #[error("{0}: over http the token could be read on the way; a probe beyond this machine has https")]
+    TokenInClear(String),
     /// A file cannot be read.
     #[error("{}: {error}", path.display())]
     File {
@@ -86,7 +89,10 @@ impl Error {
     pub fn option(&self) -> &'static str {
         match self {
             Self::Listen { .. } | Self::NotLoopback(_) | Self::Client(_) => "--listen",
-            Self::TokenReadable { .. } | Self::TokenOwner { .. } | Self::InvalidToken { .. } => TOKEN_FILE,
+            Self::TokenReadable { .. }
+            | Self::TokenOwner { .. }
+            | Self::InvalidToken { .. }
+            | Self::TokenInClear(_) => TOKEN_FILE,
             Self::File { option, .. } | Self::Pem { option, .. } => option,
             Self::Tls(_) => TLS_CERT,
         }

@@ -10,6 +10,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 use std::pin::pin;
 use std::str::FromStr;
@@ -70,6 +71,12 @@ impl ProbeUrl {
     /// Its port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Whether requests stay on this machine.
+    fn is_loopback(&self) -> bool {
+        let host = self.host.trim_matches(['[', ']']);
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
     /// Whether requests are encrypted.
@@ -133,6 +140,9 @@ impl RemoteProbe {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(Error::Client)?;
         let tls = certificates.filter(|_| url.is_https).map(client_config).transpose()?;
+        if token.is_some() && !url.is_https && !url.is_loopback() {
+            return Err(Error::TokenInClear(url.to_string()));
+        }
         let token = token.map(Token::read).transpose()?;
         Ok(Self { url, token, tls, limit, runtime: Some(runtime), connection: None })
     }

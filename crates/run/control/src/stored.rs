@@ -187,7 +187,7 @@ pub type AnswerQuestion = dyn Fn(&FlowSource, &StoredQuestion) -> Result<StoredA
 pub struct FlowTimes {
     /// The first and the last start.
     pub starts_ns: RangeInclusive<u64>,
-    /// From when on the newest flows start, about 250 000 of them; `None` if there are no more.
+    /// From when on the newest flows start, as many as a view shows first; `None` if there are no more.
     pub newest_from_ns: Option<u64>,
 }
 

@@ -47,7 +47,8 @@ pub fn flows(scans: &[Row]) -> u64 {
 pub fn ends(row: &Row) -> String {
     let targets = [("hosts", "host"), ("ports", "port")].map(|(name, one)| {
         let number = row.number(name).unwrap_or_default();
-        let is_estimate = row.values[&format!("{name}_error")].as_f64().is_some_and(|error| error > 0.0);
+        let is_estimate =
+            row.values.get(&format!("{name}_error")).and_then(Value::as_f64).is_some_and(|error| error > 0.0);
         format!("{}{number} {one}{}", if is_estimate { "~" } else { "" }, if number == 1 { "" } else { "s" })
     });
     format!("{} → {}", row.text("src_ip"), targets.join(", "))

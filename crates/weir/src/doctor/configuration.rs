@@ -22,6 +22,8 @@ const LITTLE_OCTETS: u64 = 256 << 20;
 #[derive(Default)]
 pub struct Needs {
     pub capabilities: Vec<&'static str>,
+    /// Whether there is a probe at all.
+    pub has_probes: bool,
     pub af_xdp: Vec<String>,
     pub ipv6: Vec<String>,
     /// Interfaces of sources, without those of DPDK.
@@ -48,16 +50,27 @@ pub fn paths(named: Option<&Path>) -> Vec<PathBuf> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> = entries.filter(|path| path.extension() == Some(OsStr::new("toml"))).collect();
     files.sort();
+    if named.is_some() && files.is_empty() {
+        // The finding says that it cannot be read, or is a folder.
+        files.push(path.into());
+    }
     files
 }
 
 /// Findings about the files, and what their probes need.
 pub fn check(files: &[PathBuf]) -> (Vec<Finding>, Needs) {
     let (mut findings, mut needs, mut written) = (Vec::new(), Needs::default(), Vec::new());
-    for path in files {
+    let parsed: Vec<_> = files.iter().map(|path| (path, probe::options_of_file(path))).collect();
+    let rules: Vec<PathBuf> = parsed.iter().filter_map(|(_, options)| options.as_ref().ok()?.rules.clone()).collect();
+    for (path, options) in parsed {
+        // A file of rules beside that of a probe.
+        if rules.iter().any(|rules| real(rules) == real(path)) {
+            continue;
+        }
         let name = path.display().to_string();
-        match probe::options_of_file(path) {
+        match options {
             Ok(options) => {
+                needs.has_probes = true;
                 needs.add(&options);
                 written.extend(targets(&options, &name));
                 let (inputs, outputs) = (options.inputs.len() as u64, options.sinks.outputs.len() as u64);
@@ -93,8 +106,8 @@ impl Needs {
         self.required.dedup();
         let listens = options.listen.filter(|address| address.is_ipv6());
         self.ipv6.extend(listens.map(|address| format!("listen = \"{address}\"")));
-        let sinks = options.sinks.outputs.iter().flat_map(Output::sinks).map(|sink| sink.spec.name().to_owned());
-        self.ipv6.extend(sinks.filter(|name| name.contains("://[")));
+        let sinks = options.sinks.outputs.iter().flat_map(Output::sinks).chain(&options.sinks.transactions);
+        self.ipv6.extend(sinks.map(|sink| sink.spec.name().to_owned()).filter(|name| name.contains("://[")));
     }
 }
 
@@ -121,9 +134,13 @@ fn targets(options: &ProbeOptions, file: &str) -> Vec<Written> {
     sinks.flat_map(|sink| Target::all_of(&sink.spec).collect::<Vec<_>>()).filter_map(of_target).collect()
 }
 
+/// A path without links, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| files::absolute(path))
+}
+
 /// Folders that several files name, and those that a running program has locked.
 fn shared(written: &[Written]) -> Vec<Finding> {
-    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| files::absolute(path));
     let mut findings = Vec::new();
     for (at, one) in written.iter().enumerate().filter(|(_, one)| one.is_exclusive) {
         let other = written[at + 1..].iter().find(|other| other.is_exclusive && real(&other.path) == real(&one.path));

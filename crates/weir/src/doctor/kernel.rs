@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketType, socket};
 use std::net::UdpSocket;
 use weir_host::{Finding, MACHINE, Severity};
 
-/// The capability that every kind of capture needs.
+/// The capability that a probe needs mostly, where no file says what it reads.
 const CAPTURE: &[&str] = &["CAP_NET_RAW"];
 
 pub fn check(needs: &Needs) -> Vec<Finding> {
@@ -62,7 +62,10 @@ fn ipv6(Needs { ipv6: needed, .. }: &Needs) -> Finding {
 }
 
 /// What a probe may do that this user starts. A service has what its unit gives it.
-fn permission(Needs { capabilities: needed, .. }: &Needs) -> Finding {
+fn permission(Needs { capabilities: needed, has_probes, .. }: &Needs) -> Finding {
+    if *has_probes && needed.is_empty() {
+        return Finding::ok("capabilities", MACHINE, "these probes need none");
+    }
     let needed = if needed.is_empty() { CAPTURE } else { &needed[..] };
     let missing = capabilities::missing(needed);
     if missing.is_empty() {

@@ -55,7 +55,10 @@ pub fn control_advice(error: &weir_control::Error) -> &'static str {
         }
         weir_control::Error::TokenReadable { .. } => "; chmod 600 it, and make a new token",
         weir_control::Error::InvalidToken { .. } => "; make one with: openssl rand -hex 32",
-        weir_control::Error::Pem { .. } | weir_control::Error::Tls(_) | weir_control::Error::Client(_) => "",
+        weir_control::Error::Pem { .. }
+        | weir_control::Error::Tls(_)
+        | weir_control::Error::Client(_)
+        | weir_control::Error::TokenInClear(_) => "",
     }
 }
 

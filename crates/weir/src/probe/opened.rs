@@ -10,6 +10,7 @@ use super::{autotune, check, privileges};
 use crate::actions::Actions;
 use crate::anonymisation;
 use crate::arguments::{ProbeOptions, StatusFormat};
+use crate::capabilities;
 use crate::console::{log, stderr};
 use crate::enrichment::Enricher;
 use crate::error::Error;
@@ -69,6 +70,7 @@ impl Opened {
         if options.status == StatusFormat::Json {
             log::use_json_events(!options.reporting.quiet);
         }
+        capabilities::raise_permitted();
         let stop_signal = StopSignal::register_without_hangup()?;
         let stop = stop_signal.flag();
         stderr::use_queue(log::lost_lines);

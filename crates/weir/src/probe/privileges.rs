@@ -1,6 +1,5 @@
 //! Privileges and priority of the probe's threads.
 
-use crate::capabilities;
 use crate::error::{Error, ProbeError};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid, setpriority_process};
@@ -19,7 +18,6 @@ pub const PIPELINE_NICE: i32 = -10;
 /// Raises the priority of this thread and of those that it starts from now on, if permitted. Call
 /// it before `drop_to`, which takes the permission away.
 pub fn raise_priority() {
-    capabilities::raise_permitted();
     let _ = setpriority_process(None, PIPELINE_NICE);
 }
 

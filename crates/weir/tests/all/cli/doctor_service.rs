@@ -70,6 +70,22 @@ fn all_that_is_wrong_with_configurations_is_a_finding() {
 }
 
 #[test]
+fn a_file_of_rules_beside_that_of_its_probe_is_no_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let [probe, rules] = ["probe.toml", "rules.toml"].map(|name| folder.path().join(name));
+    fs::write(&probe, format!("input = [\"synth:mix\"]\nrules = \"{}\"\n", rules.display())).unwrap();
+    fs::write(&rules, "[recorder]\noutputs = [\"folder:/tmp/packets?total=1GiB\"]\n").unwrap();
+    let path = folder.path().to_str().unwrap();
+    let beside = report(command(), path);
+    let of_files = findings(&beside, "configuration");
+    assert!(of_files.len() == 1 && of_files[0].0 == "ok", "{of_files:?}");
+    fs::remove_file(&probe).unwrap();
+    fs::remove_file(&rules).unwrap();
+    let without = report(command(), path);
+    assert_eq!(findings(&without, "configuration")[0].0, "critical", "{without}");
+}
+
+#[test]
 fn an_interface_that_does_not_exist_is_a_finding_unless_the_probe_waits_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("probe.toml");

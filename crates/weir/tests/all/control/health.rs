@@ -44,6 +44,8 @@ fn beyond_loopback_it_needs_the_certificates_and_the_token() {
         let err = failure(1, [&["health", &url], options].concat());
         assert!(err.split_whitespace().collect::<Vec<_>>().join(" ").contains(reason), "{err}");
     }
+    let err = failure(1, ["health", "http://192.0.2.1:9477", "--token-file", token]);
+    assert!(err.contains("over http the token could be read on the way"), "{err}");
     served.probe.stop(0);
 }
 
@@ -53,15 +55,18 @@ fn what_is_no_probe_or_does_not_answer_is_named() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let err = failure(1, ["health", &url, "--timeout", "200ms"]);
     assert!(err.contains("no answer within 200ms"), "{err}");
-    let page = std::thread::spawn(move || {
+    let other = std::thread::spawn(move || {
         // The connection that was not answered comes first.
-        for stream in listener.incoming().take(2) {
+        let bodies = ["<html>", "<html>", "{\"status\":\"DOWN\"}", "{\"error\":\"gone\"}"];
+        for (body, stream) in bodies.into_iter().zip(listener.incoming()) {
             let mut stream = stream.unwrap();
             let _ = stream.read(&mut [0; 1024]);
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>");
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         }
     });
-    let err = failure(1, ["health", &url]);
-    assert!(err.contains("answers GET /health with status 200, and is no HTTP interface of weir"), "{err}");
-    page.join().unwrap();
+    for _ in 0..3 {
+        let err = failure(1, ["health", &url]);
+        assert!(err.contains("answers GET /health with status 200, and is no HTTP interface of weir"), "{err}");
+    }
+    other.join().unwrap();
 }

@@ -17,6 +17,7 @@ fn for_here(name: &str, folder: &Path) -> String {
         .iter()
         .fold(text, |text, place| text.replace(place, here))
         .replace(":eth0", ":lo")
+        .replace("user = \"weir\"", "user = \"root\"")
 }
 
 /// Copies files, and checks the first one as a configuration.
