@@ -24,7 +24,7 @@ pub enum Error {
     #[error("{0} is reachable from other machines, which needs TLS and a token")]
     NotLoopback(SocketAddr),
     /// The token would pass a network in clear.
-    #[error("{0}: over http the token could be read on the way; a probe beyond this machine has https")]
+    #[error("{0}: over http the token could be read on the way; write https:// and add --ca FILE")]
     TokenInClear(String),
     /// A file cannot be read.
     #[error("{}: {error}", path.display())]
