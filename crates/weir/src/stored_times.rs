@@ -9,7 +9,7 @@ use weir_control::{FindTimes, FlowSource, FlowTimes};
 use weir_flow::FlowRecord;
 use weir_store::StoredTimes;
 
-/// The newest flows of a larger store, whose time is known: as many as all tables of the page show within a second.
+/// The newest flows of a larger store, whose time is known: as many as the page begins to show within a second.
 pub const NEWEST_FLOWS: u64 = 250_000;
 /// When the newest flows start is found again after this multiple of the time that it took: where flows are few, it takes
 /// many files.
