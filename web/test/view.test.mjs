@@ -398,7 +398,7 @@ test('a store of transactions shows failed names and slowest URLs', async () => 
         for (const label of ['Failed names', 'Slowest URLs']) {
             assert.equal(await page.getByRole('table', { name: label, exact: true }).getByRole('button').count(), 0, label);
         }
-        assert.equal(await page.getByText('a flow has one name, and a filter sees only the first one').count(), 2);
+        assert.equal(await page.getByText('the record of a flow has only the first of its names').count(), 2);
         assert.deepEqual(faults, []);
         await close();
         await view.stop();
