@@ -92,7 +92,7 @@ fn page(root: &Path, path: PathBuf) -> Page {
 }
 
 /// The path of what a page links to.
-fn beside(page: &Path, target: &str) -> PathBuf {
+pub fn beside(page: &Path, target: &str) -> PathBuf {
     let mut path: PathBuf = page.parent().map(Path::to_owned).unwrap_or_default();
     for part in Path::new(target).components() {
         match part {

@@ -1,11 +1,12 @@
 //! Checks the built pages: every link leads to a file, and to a part of it that exists, and nothing that a page loads
 //! comes from another host.
 
+use super::index::beside;
 use super::{Error, file_error};
 use crate::tidy::files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// What a page has.
 #[derive(Default)]
@@ -54,25 +55,12 @@ fn problem(page: &Path, tag: &str, target: &str, pages: &BTreeMap<PathBuf, Page>
     }
     let (file, id) = target.split_once('#').unwrap_or((target, ""));
     let file = file.split('?').next().unwrap_or_default();
-    let path = if file.is_empty() { page.to_owned() } else { resolve(page, file) };
+    let path = if file.is_empty() { page.to_owned() } else { beside(page, file) };
     if !path.is_file() {
         return Some("no such file");
     }
     let has = |page: &Page| page.ids.contains(id);
     (!id.is_empty() && !pages.get(&path).is_some_and(has)).then_some("no such part")
-}
-
-/// The file that a link of a page leads to.
-fn resolve(page: &Path, file: &str) -> PathBuf {
-    let mut path = page.parent().expect("a page has a folder").to_owned();
-    for part in Path::new(file).components() {
-        match part {
-            Component::ParentDir => drop(path.pop()),
-            Component::Normal(name) => path.push(name),
-            _ => {}
-        }
-    }
-    path
 }
 
 /// The ids and links of the tags of a page.
