@@ -1,4 +1,4 @@
-//! Findings about a machine as text, for `weir doctor` and `weir plan`.
+//! Findings about a machine as text, for `weir doctor`, `weir plan` and the HTTP interface.
 
 use crate::console::{self, printable};
 use weir_host::{Finding, Machine, Nic, Severity};
@@ -9,9 +9,19 @@ const MAX_COLUMNS: usize = 96;
 /// Most commands to show per finding.
 const COMMANDS_SHOWN: usize = 4;
 
-/// Headings of findings that are not critical.
+/// Headings; `weir plan` has its own for critical findings.
+pub const CRITICAL: &str = "CRITICAL: packets are lost, or counts are wrong";
 pub const WARNING: &str = "WARNING: costs performance, or will under load";
 pub const UNKNOWN: &str = "UNKNOWN";
+pub const FIX: &str = "weir doctor --fix (as root) applies the changes marked (--fix); they last until the next reboot";
+pub const NO_NIC: &str = "no physical NIC: only the machine was checked";
+
+/// Findings, the most serious first.
+pub fn by_severity(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = findings.collect();
+    findings.sort_by_key(|finding| finding.severity);
+    findings
+}
 
 /// All findings by severity; those without a problem only if `verbose`.
 pub fn append_sections(text: &mut String, findings: &[Finding], critical: &str, verbose: bool) {
@@ -48,6 +58,21 @@ fn append_section(text: &mut String, findings: &[Finding], severity: Severity, h
             append_wrapped(text, 6, &remedy.note);
         }
     }
+}
+
+/// Whether `--fix` changes something.
+pub fn is_fixable(finding: &Finding) -> bool {
+    finding.remedy.as_ref().is_some_and(|remedy| !remedy.steps.is_empty())
+}
+
+pub fn count(findings: &[Finding], severity: Severity) -> usize {
+    findings.iter().filter(|finding| finding.severity == severity).count()
+}
+
+pub fn counts(findings: &[Finding]) -> String {
+    let [critical, warning, unknown, ok] =
+        [Severity::Critical, Severity::Warning, Severity::Unknown, Severity::Ok].map(|one| count(findings, one));
+    format!("{critical} critical, {warning} warning, {unknown} unknown, {ok} ok")
 }
 
 pub fn describe_machine(machine: &Machine) -> String {

@@ -28,6 +28,7 @@ mod ledger_text;
 mod memory;
 mod missing_options;
 mod names;
+mod needs;
 mod outputs;
 mod packet_records;
 mod packets;

@@ -41,11 +41,15 @@ impl Served {
         ip("link set lo up");
         ip("address add 192.0.2.1/32 dev lo");
         let listen = if options.contains(&"--listen") { &[][..] } else { &["--listen", "0"] };
-        let probe = Running::probe(source, &[listen, options].concat());
+        Some(Self::of(Running::probe(source, &[listen, options].concat()), sender))
+    }
+
+    /// A probe that was started with `--listen`.
+    pub fn of(probe: Running, sender: Sender) -> Self {
         probe.wait_for("HTTP interface is ready");
         let err = probe.stderr();
         let address = err.split_once("address=").unwrap().1.split_whitespace().next().unwrap().parse().unwrap();
-        Some(Self { probe, address, sender })
+        Self { probe, address, sender }
     }
 
     pub fn connect(&self) -> TcpStream {

@@ -65,3 +65,4 @@ pub use options_records::MeteringStatus;
 pub use sink::{Attempts, Error, ExportOptions, FileMode, Intake, InvalidSink, InvalidSpec, Owner, Sink, UnusableFile};
 pub use sink_spec::{SinkSpec, without_secrets};
 pub use watch::Watch;
+pub use weir_spool::lock_of as lock_of_spool;

@@ -21,6 +21,11 @@ const SEGMENT: &str = ".seg";
 const FILE_MODE: Mode = Mode::from_raw_mode(0o640);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o750);
 
+/// The file in the folder of a spool that its one writer has locked.
+pub fn lock_of(spool: &Path) -> PathBuf {
+    spool.join(LOCK)
+}
+
 /// The name of a segment.
 pub fn segment_name(number: u32) -> String {
     format!("{number:08}{SEGMENT}")

@@ -34,6 +34,7 @@ mod tests;
 
 pub use count::{Count, Split};
 pub use error::Error;
+pub use folder::lock_of;
 pub use opening::{Recovered, check};
 pub use spool::{SEGMENT_BYTES, SMALLEST_LIMIT};
 pub use state::{Batch, BatchId, Settings, Spool, Status};

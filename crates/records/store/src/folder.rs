@@ -39,6 +39,11 @@ const ENDING: &str = ".parquet";
 const DAY: &str = "date=";
 const HOUR: &str = "hour=";
 
+/// The file in the folder of a store that its one writer has locked.
+pub fn lock_of(store: &Path) -> PathBuf {
+    store.join(PRIVATE).join(LOCK)
+}
+
 /// An hour since 1970-01-01 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hour(u64);

@@ -31,7 +31,7 @@ mod writer;
 pub use arrow::{ARROW_END, ARROW_ROWS, ArrowRows};
 pub use compaction::{Compacted, compact_hour};
 pub use error::Error;
-pub use folder::{Content, Folder, Hour, StoredFile};
+pub use folder::{Content, Folder, Hour, StoredFile, lock_of};
 pub use inspection::{count_rows, verify};
 pub use retention::{InvalidKeep, Keep, Removed};
 pub use rows::Row;

@@ -167,6 +167,11 @@ pub struct Sinks {
 }
 
 impl Sinks {
+    /// All sinks, also those of transactions.
+    pub fn all(&self) -> impl Iterator<Item = &RecordSink> {
+        self.outputs.iter().flat_map(Output::sinks).chain(&self.transactions)
+    }
+
     /// The view of `--by` and `--every`, if there is one. `default_groups` applies without `--groups`.
     pub fn view(&self, default_groups: impl FnOnce(&ViewSettings) -> usize) -> Option<ViewSettings> {
         let is_view = !self.by.is_empty() || self.every_ns.is_some();

@@ -1,28 +1,19 @@
 //! `weir doctor`: finds settings that make a probe lose packets, and changes those that are safe.
 
 mod configuration;
-mod kernel;
 
 use crate::arguments::Doctor;
 use crate::console::{print, print_styled, style};
-use crate::enrichment::unix_seconds;
 use crate::error::{Error, MachineError};
 use crate::files;
-use crate::findings::{self, append_line, append_row, append_sections, append_wrapped};
+use crate::findings::{self, FIX, NO_NIC, append_line, append_row, append_sections, append_wrapped, count, counts};
+use crate::findings::{by_severity, is_fixable};
 use crate::run_status::RunStatus;
 use serde_json::json;
 use std::path::Path;
-use std::time::SystemTime;
 use tracing::info;
-use weir_capture::SourceSpec;
-use weir_control::DoctorFindings;
 use weir_export::FileMode;
 use weir_host::{Finding, Machine, Nic, Severity, Sysroot, examine};
-
-/// Headings and sentences, also of the HTTP interface.
-const CRITICAL: &str = "CRITICAL: packets are lost, or counts are wrong";
-const FIX: &str = "weir doctor --fix (as root) applies the changes marked (--fix); they last until the next reboot";
-const NO_NIC: &str = "no physical NIC: only the machine was checked";
 
 pub fn run(doctor: &Doctor) -> Result<RunStatus, Error> {
     let root = open_root(doctor.machine.sysroot.as_deref())?;
@@ -37,10 +28,10 @@ pub fn run(doctor: &Doctor) -> Result<RunStatus, Error> {
     }
     let interfaces = interfaces(&machine, &doctor.interfaces, &needs.interfaces)?;
     let of_service = || {
-        let of_kernel = if root.is_live() { kernel::check(&needs) } else { Vec::new() };
-        of_probes.iter().cloned().chain(configuration::absent(&needs, &machine)).chain(of_kernel)
+        let of_needs = if root.is_live() { needs.check() } else { Vec::new() };
+        of_probes.iter().cloned().chain(needs.absent(&machine)).chain(of_needs)
     };
-    let mut findings = with(examine(&machine, &interfaces), of_service());
+    let mut findings = by_severity(examine(&machine, &interfaces).into_iter().chain(of_service()));
     if doctor.machine.json {
         let report = json!({
             "critical": count(&findings, Severity::Critical),
@@ -57,58 +48,11 @@ pub fn run(doctor: &Doctor) -> Result<RunStatus, Error> {
         fix(&findings, root.is_live());
         if root.is_live() {
             let machine = Machine::read(&Sysroot::live(), named);
-            findings = with(examine(&machine, &interfaces), of_service());
+            findings = by_severity(examine(&machine, &interfaces).into_iter().chain(of_service()));
             printed = printed.and(print(format!("\nnow: {}\n", counts(&findings)).as_bytes()));
         }
     }
     Ok(status(&findings).and(printed))
-}
-
-/// All findings, the most serious first.
-fn with(mut findings: Vec<Finding>, others: impl Iterator<Item = Finding>) -> Vec<Finding> {
-    findings.extend(others);
-    findings.sort_by_key(|finding| finding.severity);
-    findings
-}
-
-/// The findings for the sources of a probe, for its HTTP interface. This starts `ethtool`, so it has to be called before
-/// the sandbox forbids that.
-pub fn findings_of(sources: &[SourceSpec]) -> DoctorFindings {
-    let live: Vec<_> = sources.iter().filter_map(SourceSpec::live).collect();
-    if live.is_empty() {
-        let notes = vec!["nothing was checked: the probe reads no live traffic".into()];
-        return DoctorFindings { notes, ..DoctorFindings::default() };
-    }
-    let of_kernel = live.iter().filter(|live| !live.is_dpdk()).flat_map(|live| live.devices());
-    let mut named: Vec<String> = of_kernel.map(|device| device.name.clone()).collect();
-    named.sort();
-    named.dedup();
-    let machine = Machine::read(&Sysroot::live(), &named);
-    let (present, absent): (Vec<_>, Vec<_>) =
-        named.into_iter().partition(|name| machine.nics.iter().any(|nic| nic.name == *name));
-    let names: Vec<&str> = present.iter().map(String::as_str).collect();
-    let mut findings = examine(&machine, &names);
-    let counts = counts(&findings);
-    findings.retain(|finding| finding.severity != Severity::Ok);
-    let mut notes: Vec<String> =
-        absent.iter().map(|name| format!("{name} was not checked: it is not in /sys/class/net")).collect();
-    if live.iter().any(|live| live.is_dpdk()) {
-        notes.push("ports of DPDK are not checked".into());
-    }
-    if present.is_empty() {
-        notes.push(NO_NIC.into());
-    }
-    if findings.iter().any(is_fixable) {
-        notes.push(FIX.into());
-    }
-    DoctorFindings {
-        examined: Some(unix_seconds(SystemTime::now())),
-        interfaces: present,
-        counts,
-        severities: json!({ "critical": CRITICAL, "warning": findings::WARNING, "unknown": findings::UNKNOWN }),
-        findings: json!(findings),
-        notes,
-    }
 }
 
 /// This machine, or the one of `--sysroot`.
@@ -165,27 +109,12 @@ fn report(machine: &Machine, interfaces: &[&str], findings: &[Finding], doctor: 
     if interfaces.is_empty() {
         append_line(&mut text, NO_NIC);
     }
-    append_sections(&mut text, findings, CRITICAL, doctor.machine.verbose);
+    append_sections(&mut text, findings, findings::CRITICAL, doctor.machine.verbose);
     append_line(&mut text, &format!("\n{}", counts(findings)));
     if !doctor.fix && findings.iter().any(is_fixable) {
         append_wrapped(&mut text, 0, FIX);
     }
     text
-}
-
-/// Whether `--fix` changes something.
-fn is_fixable(finding: &Finding) -> bool {
-    finding.remedy.as_ref().is_some_and(|remedy| !remedy.steps.is_empty())
-}
-
-fn count(findings: &[Finding], severity: Severity) -> usize {
-    findings.iter().filter(|finding| finding.severity == severity).count()
-}
-
-fn counts(findings: &[Finding]) -> String {
-    let [critical, warning, unknown, ok] =
-        [Severity::Critical, Severity::Warning, Severity::Unknown, Severity::Ok].map(|one| count(findings, one));
-    format!("{critical} critical, {warning} warning, {unknown} unknown, {ok} ok")
 }
 
 /// Applies every safe change; for a recorded machine, only prints them.

@@ -1,10 +1,10 @@
 //! The HTTP interface of the probe (`--listen`): its settings, its reports, its requests to reload.
 
+use super::machine;
 use super::reload::ReloadResult;
 use crate::actions::Actions;
 use crate::anonymisation;
 use crate::arguments::ProbeOptions;
-use crate::doctor;
 use crate::error::Error;
 use crate::flow_packets::{self, PacketPlaces, SegmentPlaces, SegmentSource};
 use crate::names::SharedNames;
@@ -42,7 +42,7 @@ pub fn bind(probe: &ProbeOptions) -> Result<Option<Bound>, Error> {
     // Questions to a store (`/stored`) leave enough descriptors for all else.
     stored::raise_limit_of_files();
     let names = probe.names.then(SharedNames::load);
-    Ok(Some(Bound { server, doctor: doctor::findings_of(&probe.inputs), names }))
+    Ok(Some(Bound { server, doctor: machine::findings_of(probe), names }))
 }
 
 /// Checks the same, except that the port is free: a probe with this configuration may be running.

@@ -14,6 +14,7 @@ mod config;
 mod configured;
 mod control;
 mod finished;
+mod machine;
 mod monitor;
 mod opened;
 mod overload;

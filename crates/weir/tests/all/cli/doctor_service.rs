@@ -6,7 +6,8 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use testbed::{command, is_root, permit_all_users, text_of};
+use testbed::namespace::until;
+use testbed::{Background, command, free_port, is_root, permit_all_users, text_of};
 
 const OTHER_USER: u32 = 65_534;
 
@@ -74,11 +75,15 @@ fn a_file_of_rules_beside_that_of_its_probe_is_no_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let [probe, rules] = ["probe.toml", "rules.toml"].map(|name| folder.path().join(name));
     fs::write(&probe, format!("input = [\"synth:mix\"]\nrules = \"{}\"\n", rules.display())).unwrap();
-    fs::write(&rules, "[recorder]\noutputs = [\"folder:/tmp/packets?total=1GiB\"]\n").unwrap();
+    fs::write(&rules, "[recorder]\noutputs = [\"folder:/tmp/packets?total=4GiB\"]\n").unwrap();
     let path = folder.path().to_str().unwrap();
     let beside = report(command(), path);
     let of_files = findings(&beside, "configuration");
     assert!(of_files.len() == 1 && of_files[0].0 == "ok", "{of_files:?}");
+    fs::write(&rules, "[recorder]\noutputs = [\"folder:/tmp/packets?total=much\"]\n").unwrap();
+    let invalid = report(command(), path);
+    let of_rules = findings(&invalid, "configuration")[0];
+    assert!(of_rules.0 == "critical" && of_rules.1.contains("rules.toml: line 2"), "{of_rules:?}");
     fs::remove_file(&probe).unwrap();
     fs::remove_file(&rules).unwrap();
     let without = report(command(), path);
@@ -161,10 +166,13 @@ fn full_and_read_only_folders_are_findings() {
     fs::write(
         &config,
         format!(
-            "input = ['af_packet:lo']\noutput = ['parquet:{path}/full/flows', 'json:{path}/read-only/flows.json']\n"
+            "input = ['af_packet:lo']\noutput = ['parquet:{path}/full/flows', 'json:{path}/read-only/flows.json']
+             rules = '{path}/rules.toml'\n"
         ),
     )
     .unwrap();
+    let rules = format!("[recorder]\noutputs = [\"folder:{path}/full/packets?total=4GiB\"]\n");
+    fs::write(folder.path().join("rules.toml"), rules).unwrap();
     let script = format!(
         "mount -t tmpfs -o size=64k none {path}/full && mount -t tmpfs -o ro none {path}/read-only && echo ready >&2
          head -c 1M /dev/zero >{path}/full/file 2>/dev/null; exec {} doctor --json --config {}",
@@ -180,7 +188,30 @@ fn full_and_read_only_folders_are_findings() {
     }
     let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
     let space = findings(&report, "space");
-    assert!(space.len() == 2 && space.iter().all(|(severity, _)| *severity == "critical"), "{space:?}");
+    assert!(space.len() == 3 && space.iter().all(|(severity, _)| *severity == "critical"), "{space:?}");
     assert!(space[0].1.ends_with("full/flows is full"), "{space:?}");
     assert!(space[1].1.ends_with("is on a file system that is mounted read-only"), "{space:?}");
+    assert!(space[2].1.ends_with("full/packets is full"), "{space:?}");
+}
+
+#[test]
+fn the_process_that_writes_to_a_folder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("probe.toml");
+    let path = folder.path().display();
+    let (store, spool) = (format!("{path}/flows"), format!("{path}/spool"));
+    let text = format!(
+        "input = ['synth:mix,duration=1h']
+         output = ['parquet:{store}', 'ipfix+tcp://127.0.0.1:{}?spool={spool}']\n",
+        free_port()
+    );
+    fs::write(&config, text).unwrap();
+    let probe = Background::start(command().args(["probe", "-q", "--user", "root", "--config"]).arg(&config));
+    let id = probe.0.id();
+    for folder in [&store, &spool] {
+        let wanted = ("ok", &*format!("process {id} writes to {folder}"));
+        until("the folder is locked", || {
+            findings(&report(command(), config.to_str().unwrap()), "store").contains(&wanted)
+        });
+    }
 }

@@ -3,7 +3,9 @@
 use crate::cli::doctor_service::refused;
 use std::fs;
 use std::process::Command;
-use testbed::namespace::network;
+use testbed::namespace::{ip, network};
+use testbed::running::{Running, wire};
+use testbed::served::Served;
 use testbed::{failure, success, text_of, weir};
 
 /// The message of a command that fails, without line breaks.
@@ -61,6 +63,18 @@ fn a_kernel_without_landlock_is_a_warning_of_a_quiet_probe() {
     let (code, _, err) = text_of(&command.output().unwrap());
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("warning: sandbox is incomplete") && err.contains("missing=Landlock"), "{err}");
+}
+
+#[test]
+fn what_a_probe_lacks_is_among_the_findings_of_its_interface() {
+    let Some(sender) = wire() else { return };
+    ip("link set lo up");
+    let command = refused(&[(libc::SYS_landlock_create_ruleset, None)], libc::EOPNOTSUPP);
+    let probe = Running::start_in(command, &["probe", "-i", "af_packet:right", "--listen", "0"]);
+    let doctor = Served::of(probe, sender).get("/doctor").json();
+    let mut findings = doctor["findings"].as_array().unwrap().iter();
+    let found = findings.find(|finding| finding["check"] == "sandbox").unwrap_or_else(|| panic!("{doctor}"));
+    assert!(found["severity"] == "warning" && found["summary"].to_string().contains("Landlock"), "{found}");
 }
 
 /// `/etc` of a machine may be read-only, and `/srv` of a service is.

@@ -1,18 +1,46 @@
 //! What a probe needs of the kernel: Landlock and seccomp, AF_XDP, IPv6, capabilities. Tried on this machine, not read
 //! of files, so that a recording does not have it.
 
-use super::configuration::Needs;
+use crate::arguments::ProbeOptions;
 use crate::capabilities;
 use crate::sandbox;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, socket};
 use std::net::UdpSocket;
+use weir_capture::SourceSpec;
 use weir_host::{Finding, MACHINE, Severity};
 
 /// The capability that a probe needs mostly, where no file says what it reads.
 const CAPTURE: &[&str] = &["CAP_NET_RAW"];
 
-pub fn check(needs: &Needs) -> Vec<Finding> {
+/// What probes need of the kernel, each with what needs it.
+#[derive(Default)]
+pub struct KernelNeeds {
+    capabilities: Vec<&'static str>,
+    /// Whether there is a probe at all.
+    has_probes: bool,
+    af_xdp: Vec<String>,
+    ipv6: Vec<String>,
+}
+
+impl KernelNeeds {
+    /// Adds those of a probe.
+    pub fn add(&mut self, options: &ProbeOptions) {
+        self.has_probes = true;
+        let live = options.inputs.iter().filter_map(SourceSpec::live);
+        for live in live.filter(|live| !live.is_dpdk()) {
+            let needed = live.needed_capabilities().iter().filter(|name| !self.capabilities.contains(name));
+            self.capabilities.extend(needed.copied().collect::<Vec<_>>());
+            self.af_xdp.extend(live.is_af_xdp().then(|| live.to_string()));
+        }
+        let listens = options.listen.filter(|address| address.is_ipv6());
+        self.ipv6.extend(listens.map(|address| format!("listen = \"{address}\"")));
+        let names = options.sinks.all().map(|sink| sink.spec.name().to_owned());
+        self.ipv6.extend(names.filter(|name| name.contains("://[")));
+    }
+}
+
+pub fn check(needs: &KernelNeeds) -> Vec<Finding> {
     vec![sandbox_of_kernel(), af_xdp(needs), ipv6(needs), permission(needs)]
 }
 
@@ -30,7 +58,7 @@ fn sandbox_of_kernel() -> Finding {
 }
 
 /// The kernel looks for the family before it looks for the capability.
-fn af_xdp(Needs { af_xdp: needed, .. }: &Needs) -> Finding {
+fn af_xdp(KernelNeeds { af_xdp: needed, .. }: &KernelNeeds) -> Finding {
     let opened = socket(AddressFamily::XDP, SocketType::RAW, None);
     if !matches!(opened, Err(Errno::AFNOSUPPORT)) {
         return Finding::ok("af_xdp", MACHINE, "the kernel has AF_XDP");
@@ -46,7 +74,7 @@ fn af_xdp(Needs { af_xdp: needed, .. }: &Needs) -> Finding {
     }
 }
 
-fn ipv6(Needs { ipv6: needed, .. }: &Needs) -> Finding {
+fn ipv6(KernelNeeds { ipv6: needed, .. }: &KernelNeeds) -> Finding {
     let Err(error) = UdpSocket::bind("[::1]:0") else {
         return Finding::ok("ipv6", MACHINE, "IPv6 is on");
     };
@@ -62,7 +90,7 @@ fn ipv6(Needs { ipv6: needed, .. }: &Needs) -> Finding {
 }
 
 /// What a probe may do that this user starts. A service has what its unit gives it.
-fn permission(Needs { capabilities: needed, has_probes, .. }: &Needs) -> Finding {
+fn permission(KernelNeeds { capabilities: needed, has_probes, .. }: &KernelNeeds) -> Finding {
     if *has_probes && needed.is_empty() {
         return Finding::ok("capabilities", MACHINE, "these probes need none");
     }
