@@ -5,7 +5,7 @@
 //! the intervals of the groups that are shown over time: each set of groups once, whatever they are sorted by.
 
 use crate::memory;
-use crate::question_checks::{check_condition, checked_sums, invalid_order, stored_columns};
+use crate::question_checks::invalid_order;
 use crate::stored_answers::{MAX_ROWS, Opened, Read, fields_of};
 use crate::table::LargestFlows;
 use std::ops::RangeInclusive;
@@ -140,10 +140,10 @@ impl Plan {
     fn add(&mut self, opened: &Opened, question: &StoredQuestion) -> Result<Part, StoredError> {
         let compared = question.expression.iter().flat_map(Expression::fields);
         let known = opened.known();
-        check_condition(&known, question.expression.as_ref())?;
+        known.check_condition(question.expression.as_ref())?;
         match &question.wanted {
             Wanted::Flows { order, columns, offset } => {
-                let stored = stored_columns(&known, order.as_ref(), columns)?;
+                let stored = known.stored_columns(order.as_ref(), columns)?;
                 let by = order.unwrap_or_else(RecordOrder::newest);
                 self.fields.extend(stored.iter().copied().chain(fields_of(compared.chain([by.name()]))));
                 let part = FlowsPart { columns: stored, offset: *offset, is_newest: order.is_none() };
@@ -156,7 +156,7 @@ impl Plan {
                 let every_ns = settings.every_ns.filter(|_| settings.fields.is_empty());
                 // All numbers: questions that differ in those that they ask for have the same sums.
                 let settings = ViewSettings { every_ns, unknown: Vec::new(), ..settings.clone() };
-                let mut settings = checked_sums(&known, settings)?;
+                let mut settings = known.checked_sums(settings)?;
                 // With the sum that the order asks for.
                 let view = View::new(settings.clone()).map_err(invalid_order)?;
                 settings.sums.clone_from(&view.settings().sums);

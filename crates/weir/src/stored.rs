@@ -199,7 +199,9 @@ fn check_options(read: &Read) -> Result<(), Error> {
 
 /// The outputs: of the fields that stored flows have.
 fn outputs(read: &Read, paths: &[PathBuf], reader: &StoredReader, page: Option<&PageOutput>) -> Result<Outputs, Error> {
-    let known = reader.known();
+    // Records of transactions have more columns, which are 0.
+    let is_of_all = |column: &&'static Column| !reader.form.is_transactions || is_of_transactions(column);
+    let known: Vec<&'static Column> = reader.known().iter().copied().filter(is_of_all).collect();
     let enriched: Vec<_> = read.enrichment.columns().collect();
     let has = |column: &&'static Column| known.contains(column) || enriched.contains(column);
     let mut outputs = Outputs::new(&read.sinks, &read.metering, &read.enrichment, read.reporting.stats.as_deref());
@@ -209,7 +211,7 @@ fn outputs(read: &Read, paths: &[PathBuf], reader: &StoredReader, page: Option<&
         outputs.add_page(page.target(), store, &read.sinks);
     }
     if let Some(view) = &mut outputs.view {
-        view.set_known(known);
+        view.set_known(&known);
         // Transactions have no TCP analysis in any case.
         let numbers = view.unknown_names(!reader.form.is_transactions);
         if !numbers.is_empty() {
@@ -229,13 +231,11 @@ fn outputs(read: &Read, paths: &[PathBuf], reader: &StoredReader, page: Option<&
         }
     }
     outputs.columns.retain(has);
-    outputs.stored_columns.retain(has);
+    outputs.stored_columns.retain(|column| reader.known().contains(column) || enriched.contains(column));
     for sink in &outputs.sinks {
         check_columns(&format!("-o {}", sink.spec.name()), sink.spec.columns().into_iter().flatten(), has)?;
     }
-    // In records of transactions, the other fields that every record has are 0.
-    let is_of_all = |column: &&'static Column| !reader.form.is_transactions || is_of_transactions(column);
-    check_fields(read, &outputs, |column| has(column) && is_of_all(column))?;
+    check_fields(read, &outputs, has)?;
     if read.sinks.uniflow && outputs.sinks.iter().any(|sink| !outputs.shows_view(sink)) {
         warn!("--uniflow: the times of each direction are not stored, so both records have those of the flow");
     }

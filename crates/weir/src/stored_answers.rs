@@ -9,7 +9,7 @@
 //! largest groups, and a second one their intervals: the memory is that of the groups, and then that of the rows of the
 //! answer.
 
-use crate::question_checks::{check_condition, check_condition_of_transactions, checked_sums, stored_columns};
+use crate::question_checks::Known;
 use crate::stored_reader::select;
 use crate::stored_sums;
 use crate::stored_times::{self, NEWEST_FLOWS};
@@ -23,7 +23,7 @@ use weir_export::{ViewFormat, append_json_record};
 use weir_fields::{Bounds, Column, Field, columns, field};
 use weir_flow::FlowRecord;
 use weir_query::{CountField, GroupField, Metric, RecordOrder, View, ViewSettings};
-use weir_store::{Collecting, Damage, FlowReader};
+use weir_store::{Collecting, Damage, FlowReader, RowForm};
 
 /// Flows that are read before the time is looked at.
 const BATCH: usize = 1024;
@@ -60,7 +60,7 @@ fn flows(
     offset: usize,
 ) -> Result<StoredAnswer, StoredError> {
     let opened = Opened::new(source, question)?;
-    let stored = stored_columns(&opened.known(), order.as_ref(), columns)?;
+    let stored = opened.known().stored_columns(order.as_ref(), columns)?;
     let by = order.unwrap_or_else(RecordOrder::newest);
     let needed = stored.iter().copied().chain(fields_of([by.name()])).collect();
     let (first, read) = opened.first_flows(question, needed, by, offset + question.top);
@@ -81,7 +81,7 @@ fn sums(source: &FlowSource, question: &StoredQuestion, settings: &ViewSettings)
     let opened = Opened::new(source, question)?;
     let (has_groups, every_ns) = (!settings.fields.is_empty(), settings.every_ns);
     let first = ViewSettings { every_ns: every_ns.filter(|_| !has_groups), ..settings.clone() };
-    let first = checked_sums(&opened.known(), first)?;
+    let first = opened.known().checked_sums(first)?;
     let whole = || View::new(first.clone()).expect("these settings are checked");
     let (view, read) = match every_ns.filter(|_| has_groups) {
         None => opened.sum_up(question, &whole),
@@ -109,7 +109,7 @@ pub fn fields_of(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static 
 
 /// Flows that can be read, once.
 pub enum Opened {
-    Files(Box<FlowReader>, Vec<Damage>),
+    Files(Box<FlowReader>, Vec<Damage>, RowForm),
     Memory(FlowsThen),
 }
 
@@ -131,21 +131,18 @@ impl Opened {
             FlowSource::Files(paths) => {
                 let found = FlowReader::open(paths, Some(question.starts_ns.clone()));
                 let found = found.map_err(|error| StoredError::Store(format!("the store cannot be read: {error}")))?;
-                if found.form.is_transactions {
-                    check_condition_of_transactions(question.expression.as_ref())?;
-                }
-                Self::Files(Box::new(found.reader), found.damaged)
+                Self::Files(Box::new(found.reader), found.damaged, found.form)
             }
         };
-        check_condition(&opened.known(), question.expression.as_ref())?;
+        opened.known().check_condition(question.expression.as_ref())?;
         Ok(opened)
     }
 
     /// The fields that flows have. In memory, they have all that they were metered with.
-    pub fn known(&self) -> Vec<&'static Column> {
+    pub fn known(&self) -> Known {
         match self {
-            Self::Files(reader, _) => reader.known().to_vec(),
-            Self::Memory(_) => columns().iter().collect(),
+            Self::Files(reader, _, form) => Known::new(reader.known().to_vec(), form.is_transactions),
+            Self::Memory(_) => Known::new(columns().iter().collect(), false),
         }
     }
 
@@ -157,7 +154,7 @@ impl Opened {
         use_flow: &mut dyn FnMut(&FlowRecord),
     ) -> Read {
         match self {
-            Self::Files(mut reader, damaged) => {
+            Self::Files(mut reader, damaged, _) => {
                 prepare(&mut reader, question, fields);
                 read_records(&mut reader, damaged, question, use_flow)
             }
@@ -192,7 +189,7 @@ impl Opened {
         // A limit of 0 is none.
         let mut first = LargestFlows::new(most.max(1), Some(by), None);
         let (mut reader, damaged) = match self {
-            Self::Files(reader, damaged) => (reader, damaged),
+            Self::Files(reader, damaged, _) => (reader, damaged),
             Self::Memory(_) => {
                 let mut number = 0;
                 let read = self.read(question, fields, &mut |flow| {
@@ -222,7 +219,7 @@ impl Opened {
     fn sum_up_pairs(self, question: &StoredQuestion, groups: &ViewSettings, every_ns: u64) -> Option<(View, Read)> {
         let settings = ViewSettings { every_ns: Some(every_ns), groups: MAX_ROWS, ..groups.clone() };
         let empty = || View::new(settings.clone()).expect("these settings are checked");
-        let Self::Files(mut reader, damaged) = self else { return None };
+        let Self::Files(mut reader, damaged, _) = self else { return None };
         prepare_sums(&mut reader, question, &settings);
         let stop = AtomicBool::new(question.is_over());
         let (condition, starts_ns) = (question.expression.as_ref(), times_of(question));
@@ -242,7 +239,7 @@ impl Opened {
     pub fn sum_up(self, question: &StoredQuestion, view: &dyn Fn() -> View) -> (View, Read) {
         let mut all = view();
         let (mut reader, damaged) = match self {
-            Self::Files(reader, damaged) => (reader, damaged),
+            Self::Files(reader, damaged, _) => (reader, damaged),
             Self::Memory(_) => {
                 let read = self.read(question, Vec::new(), &mut |flow| all.add(slice::from_ref(flow)));
                 return (all, read);

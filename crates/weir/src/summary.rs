@@ -194,7 +194,9 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
         } else if let Some(rate) = mean_rate(summary, metered) {
             fact("mean rate", rate);
         }
-        fact("protocols", protocol_shares(summary));
+        if let Some(shares) = protocol_shares(summary) {
+            fact("protocols", shares);
+        }
         if let Some(text) = summary.tcp.text() {
             fact("tcp", text);
         }
@@ -260,7 +262,8 @@ fn mean_rate(summary: &TrafficSummary, packets: u64) -> Option<String> {
     })
 }
 
-fn protocol_shares(summary: &TrafficSummary) -> String {
+/// `None` if there are no octets, as in transactions.
+fn protocol_shares(summary: &TrafficSummary) -> Option<String> {
     const LISTED: usize = 5;
     let mut protocols: Vec<_> = summary.protocol_bytes.iter().map(|(&protocol, &bytes)| (protocol, bytes)).collect();
     protocols.sort_by_key(|&(protocol, bytes)| (Reverse(bytes), protocol.is_none(), protocol));
@@ -274,7 +277,7 @@ fn protocol_shares(summary: &TrafficSummary) -> String {
     if others > 0 {
         shares.push(format!("others {:.1} %", percent(others)));
     }
-    shares.join(", ") + " of the bytes on the wire"
+    (summary.frame_bytes > 0).then(|| shares.join(", ") + " of the bytes on the wire")
 }
 
 /// EtherTypes or link types of refused frames with their counts, most frequent first.

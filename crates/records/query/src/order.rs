@@ -300,10 +300,21 @@ impl Metric {
         }
     }
 
+    /// The fields of every record of a flow that it is computed from; transactions do not have them.
+    const fn counters(self) -> &'static [&'static str] {
+        match self {
+            Self::Packets | Self::FwdPackets | Self::RevPackets => &["packets"],
+            Self::Bytes | Self::FwdBytes | Self::RevBytes => &["bytes"],
+            Self::L2Bytes => &["l2_bytes"],
+            _ => &[],
+        }
+    }
+
     /// The numbers that are not known if records have only these fields.
     pub fn unknown(known: &[&'static Column]) -> Vec<Self> {
         let is_known = |name: &&str| known.iter().any(|column| column.name == *name);
-        Self::ALL.into_iter().filter(|metric| !metric.fields().iter().all(is_known)).collect()
+        let are_known = |metric: &Self| metric.fields().iter().chain(metric.counters()).all(is_known);
+        Self::ALL.into_iter().filter(|metric| !are_known(metric)).collect()
     }
 
     /// The number of a row.

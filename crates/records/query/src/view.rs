@@ -37,7 +37,7 @@ pub struct ViewSettings {
     pub sums: Vec<SumField>,
     /// Length of the intervals of the current zone ([`Zone::interval`]), ns.
     pub every_ns: Option<u64>,
-    /// The order of the rows; by default the most octets first.
+    /// The order of the rows; by default the most octets first, or the most records if octets are not known.
     pub order: Option<Order>,
     /// Limit of the groups in memory.
     pub groups: usize,
@@ -219,6 +219,11 @@ impl View {
     pub fn new(mut settings: ViewSettings) -> Result<Self, InvalidOrder> {
         let order = RowOrder::new(settings.order.as_ref(), &settings.fields, &settings.counts, &mut settings.sums)?;
         match order {
+            RowOrder::Metric(Metric::Bytes, _)
+                if settings.order.is_none() && settings.unknown.contains(&Metric::Bytes) =>
+            {
+                Ok(Self::with_order(settings, RowOrder::Metric(Metric::Flows, false)))
+            }
             RowOrder::Metric(metric, _) if settings.unknown.contains(&metric) => {
                 Err(InvalidOrder::NotStored(metric.name()))
             }

@@ -141,7 +141,8 @@ impl ViewTable {
         let keys = series[..shown].iter().map(|group| &group.key[..]).collect::<Vec<_>>();
         self.add_names(&mut columns, &keys, listed.len(), names);
         columns.extend(self.asked(listed.iter().map(|(_, row)| Some(row))));
-        columns.push(Column::new(heading, false, series[..shown].iter().map(line).chain(rest)).optional(1));
+        let lines = Column::new(heading, false, series[..shown].iter().map(line).chain(rest)).optional(1);
+        columns.extend(self.is_known(Metric::Bytes).then_some(lines));
         (columns, self.fields().len(), shown)
     }
 
@@ -179,20 +180,21 @@ impl ViewTable {
             Some(day) if days.iter().all(|other| other == day) => format!("{day} {zone}"),
             _ => format!("start ({zone})"),
         };
-        let figure = |heading: &str, figure: Cell| {
+        let mut columns = vec![Column::new(heading, true, lines.iter().map(|(time, ..)| time.clone()))];
+        let mut figure = |metric: Metric, heading: &str, figure: Cell| {
             let cell = |row: &Option<Row>| row.as_ref().map_or_else(String::new, |row| figure(&row.sums));
-            Column::new(heading, true, lines.iter().map(|(_, row, _)| cell(row)))
+            let cells = lines.iter().map(|(_, row, _)| cell(row));
+            columns.extend(self.is_known(metric).then(|| Column::new(heading, true, cells)));
         };
-        let bars = bars.into_iter().chain(vec![String::new(); lines.len() - intervals]);
-        let mut columns = vec![
-            Column::new(heading, true, lines.iter().map(|(time, ..)| time.clone())),
-            figure("flows", |sums| units::short(sums.flows)),
-            figure("packets", |sums| units::short(sums.all_packets())),
-            figure("bytes", |sums| octets(sums.all_bytes())),
-            Column::new("rate", true, lines.iter().map(|(.., rate)| rate.clone())).optional(1),
-        ];
+        figure(Metric::Flows, "flows", |sums| units::short(sums.flows));
+        figure(Metric::Packets, "packets", |sums| units::short(sums.all_packets()));
+        figure(Metric::Bytes, "bytes", |sums| octets(sums.all_bytes()));
+        let has_bytes = self.is_known(Metric::Bytes);
+        let rates = Column::new("rate", true, lines.iter().map(|(.., rate)| rate.clone())).optional(1);
+        columns.extend(has_bytes.then_some(rates));
         columns.extend(self.asked(lines.iter().map(|(_, row, _)| row.as_ref())));
-        columns.push(Column::new("", false, bars).named("bars").optional(2));
+        let bars = bars.into_iter().chain(vec![String::new(); lines.len() - intervals]);
+        columns.extend(has_bytes.then(|| Column::new("", false, bars).named("bars").optional(2)));
         (columns, 1, shown)
     }
 
@@ -290,13 +292,15 @@ impl ViewTable {
         };
         let (one, other) = if self.view.has_sides() { ("sent", "received") } else { ("bytes→", "←bytes") };
         let cells = |cell: &dyn Fn(&Sums) -> String| listed.iter().map(|(_, row)| cell(&row.sums)).collect::<Vec<_>>();
-        let mut column = |heading: &str, rank: u16, cells: Vec<String>| {
-            columns.push(Column::new(heading, true, cells.into_iter()).optional(rank));
+        let mut column = |metric: Metric, heading: &str, rank: u16, cells: Vec<String>| {
+            if self.is_known(metric) {
+                columns.push(Column::new(heading, true, cells.into_iter()).optional(rank));
+            }
         };
-        column("flows", 0, cells(&|sums| units::short(sums.flows)));
-        column("packets", 0, cells(&|sums| units::short(sums.all_packets())));
-        column("bytes", 0, cells(&|sums| octets(sums.all_bytes())));
-        column("%", 3, listed.iter().enumerate().map(share).collect());
+        column(Metric::Flows, "flows", 0, cells(&|sums| units::short(sums.flows)));
+        column(Metric::Packets, "packets", 0, cells(&|sums| units::short(sums.all_packets())));
+        column(Metric::Bytes, "bytes", 0, cells(&|sums| octets(sums.all_bytes())));
+        column(Metric::Bytes, "%", 3, listed.iter().enumerate().map(share).collect());
         // The total has no sides.
         let of_side = |side: usize| {
             let all = listed.len() - 1;
@@ -305,9 +309,13 @@ impl ViewTable {
             };
             listed.iter().enumerate().map(text).collect::<Vec<_>>()
         };
-        column(one, 4, of_side(0));
-        column(other, 4, of_side(1));
+        column(Metric::FwdBytes, one, 4, of_side(0));
+        column(Metric::RevBytes, other, 4, of_side(1));
         columns
+    }
+
+    fn is_known(&self, metric: Metric) -> bool {
+        !self.view.settings().unknown.contains(&metric)
     }
 
     /// Adds columns behind the keys: names of the hosts of addresses, and of the services of ports.
@@ -356,16 +364,15 @@ impl ViewTable {
             column(&format!("first ({})", Zone::current().name()), |sums| first_and_last(sums)[0].clone()).optional(5),
             column("last", |sums| first_and_last(sums)[1].clone()).optional(5),
         ];
-        let is_known = |metric: Metric| !self.view.settings().unknown.contains(&metric);
         let of_tcp = [
-            is_known(Metric::RetransmittedShare).then(|| {
+            self.is_known(Metric::RetransmittedShare).then(|| {
                 column("retr%", |sums| {
                     sums.retransmitted_share().map_or_else(String::new, |share| format!("{:.2}", 100.0 * share))
                 })
             }),
-            is_known(Metric::RttMean)
+            self.is_known(Metric::RttMean)
                 .then(|| column("rtt", |sums| sums.rtt_mean_ns().map_or_else(String::new, units::span))),
-            is_known(Metric::ResponseMean)
+            self.is_known(Metric::ResponseMean)
                 .then(|| column("response", |sums| sums.response_mean_ns().map_or_else(String::new, units::span))),
         ];
         columns.extend(of_tcp.into_iter().flatten().filter(Column::has_content).map(|column| column.optional(2)));
@@ -443,7 +450,10 @@ impl ViewTable {
             let what = self.limited();
             text += &format!("{bytes} of {what} that did not fit are in \"others (no memory)\" (--groups {groups})\n");
         }
-        text += &every_ns.filter(|_| noun == "interval").and_then(|ns| self.partial_intervals(ns)).unwrap_or_default();
+        text += &every_ns
+            .filter(|_| noun == "interval" && self.is_known(Metric::Bytes))
+            .and_then(|ns| self.partial_intervals(ns))
+            .unwrap_or_default();
         let (spread, uncut) = (view.spread_flows(), view.long_flows());
         if spread > 0 {
             text += &format!(

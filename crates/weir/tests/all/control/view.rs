@@ -232,12 +232,21 @@ fn transactions_are_shown_apart_from_flows() {
         assert_eq!(about["transactions"], Value::from(vec![records.clone()]), "{about}");
         assert!(about["from_ns"].is_u64(), "{about}");
         assert_eq!(rows(&view, query, "groups"), expected);
-        let refused = view.get("/stored?records=transactions&by=dns_name&where=bytes%20%3E%20100");
-        assert!(
-            refused.status == 400 && refused.body.contains("transactions do not have the field bytes"),
-            "{}",
-            refused.body
-        );
+        for (question, wanted) in [
+            ("by=dns_name&where=bytes%20%3E%20100", "where: transactions do not have the field bytes"),
+            ("where=retransmitted%20%3E%201", "where: transactions do not have the field retransmitted"),
+            ("by=end_reason", "by: transactions do not have the field end_reason"),
+            ("by=dns_name&sort=bytes", "sort: "),
+            ("sort=bytes", "sort: transactions do not have the field bytes"),
+            ("fields=packets,bytes", "fields: transactions do not have the field packets"),
+        ] {
+            let refused = view.get(&format!("/stored?records=transactions&{question}"));
+            assert!(refused.status == 400 && refused.body.contains(wanted), "{question}: {}", refused.body);
+        }
+        let of_groups = &rows(&view, "records=transactions&by=dns_name", "groups")[0];
+        assert!(of_groups["flows"].is_u64() && of_groups["bytes"].is_null() && of_groups["packets"].is_null());
+        let only = rows(&view, "records=transactions&fields=packets,dns_name&top=1", "flows");
+        assert_eq!(only[0].as_object().unwrap().keys().collect::<Vec<_>>(), ["dns_name"], "{only:?}");
         if inputs.len() == 2 {
             assert_eq!(about["stores"], Value::from(vec![flows.clone()]));
             assert_eq!(sorted(&rows(&view, "top=1000", "flows")), sorted(&read(&[&flows])));
@@ -249,6 +258,10 @@ fn transactions_are_shown_apart_from_flows() {
     }
     let refused = failure(1, ["read", "-q", &records, "--where", "bytes > 100"]);
     assert!(refused.contains("--where: bytes is not known of the stored flows"), "{refused}");
+    for options in [&["--by", "dns_name"][..], &["--every", "1m"], &["--by", "dns_name", "--every", "1m"]] {
+        let table = success([&["read", "-q", &records], options].concat());
+        assert!(table.contains("flows") && !table.contains("bytes") && !table.contains("packets"), "{table}");
+    }
     let view = Viewed::start(&["-q", &flows]);
     let answer = view.get("/stored?records=transactions");
     assert!(answer.status == 409 && answer.body.contains("no transactions are stored"), "{}", answer.body);
