@@ -2,10 +2,13 @@
 
 use crate::namespace::until;
 use crate::{JsonOutput, read_ledger};
+use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -42,6 +45,26 @@ pub fn binary() -> PathBuf {
 pub fn command() -> Command {
     let mut command = Command::new(binary());
     command.stdin(Stdio::null());
+    command
+}
+
+/// A command for which the kernel refuses some system calls: each with the family of a socket, or with any arguments.
+pub fn refused(calls: &[(i64, Option<i32>)], errno: i32) -> Command {
+    let rule = |family: i32| {
+        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family as u64).unwrap();
+        SeccompRule::new(vec![condition]).unwrap()
+    };
+    let mut rules = BTreeMap::<i64, Vec<SeccompRule>>::new();
+    for (call, family) in calls {
+        rules.entry(*call).or_default().extend(family.map(rule));
+    }
+    let architecture = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno as u32), architecture);
+    let program: seccompiler::BpfProgram = filter.unwrap().try_into().unwrap();
+    let mut command = command();
+    let restrict = move || seccompiler::apply_filter(&program).map_err(io::Error::other);
+    // SAFETY: between fork and exec, it only makes two system calls.
+    unsafe { command.pre_exec(restrict) };
     command
 }
 

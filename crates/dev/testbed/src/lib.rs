@@ -32,7 +32,7 @@ pub mod viewed;
 
 pub use binary::{
     Background, assert_usage_errors, binary, command, failure, gunzip, is_installed, is_root, ledger_of, metered,
-    permit_all_users, signal, success, text_of, until_it_sleeps, unzstd, wait_for_handler_of_sigint,
+    permit_all_users, refused, signal, success, text_of, until_it_sleeps, unzstd, wait_for_handler_of_sigint,
     wait_for_thread_of_signals, weir, weir_with_closed_output, weir_with_input,
 };
 pub use collector::{Nfcapd, free_port};

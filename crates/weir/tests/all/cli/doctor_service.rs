@@ -1,13 +1,12 @@
 //! What `weir doctor` finds about a probe that is to run as a service: its configuration, and what the kernel, the
 //! permissions and the folders of the machine have for it.
 
-use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use testbed::namespace::until;
-use testbed::{Background, command, free_port, is_root, permit_all_users, text_of};
+use testbed::{Background, command, free_port, is_root, permit_all_users, refused, text_of};
 
 const OTHER_USER: u32 = 65_534;
 
@@ -24,26 +23,6 @@ fn report(mut command: Command, config: &str) -> Value {
     let (code, out, err) = text_of(&output);
     assert!(code == 0 || code == 2, "{code}: {err}");
     serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"))
-}
-
-/// A command for which the kernel refuses some system calls: each with the family of a socket, or with any arguments.
-pub fn refused(calls: &[(i64, Option<i32>)], errno: i32) -> Command {
-    let rule = |family: i32| {
-        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family as u64).unwrap();
-        SeccompRule::new(vec![condition]).unwrap()
-    };
-    let mut rules = std::collections::BTreeMap::<i64, Vec<SeccompRule>>::new();
-    for (call, family) in calls {
-        rules.entry(*call).or_default().extend(family.map(rule));
-    }
-    let architecture = std::env::consts::ARCH.try_into().unwrap();
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno as u32), architecture);
-    let program: seccompiler::BpfProgram = filter.unwrap().try_into().unwrap();
-    let mut command = command();
-    let restrict = move || seccompiler::apply_filter(&program).map_err(std::io::Error::other);
-    // SAFETY: between fork and exec, it only makes two system calls.
-    unsafe { command.pre_exec(restrict) };
-    command
 }
 
 #[test]

@@ -1,6 +1,6 @@
 mod bench;
 mod doctor;
-pub mod doctor_service;
+mod doctor_service;
 mod help;
 mod logging;
 mod synth;

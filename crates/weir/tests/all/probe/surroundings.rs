@@ -1,12 +1,11 @@
 //! What a probe says when something around it is missing: one sentence, with what to do.
 
-use crate::cli::doctor_service::refused;
 use std::fs;
 use std::process::Command;
 use testbed::namespace::{ip, network};
 use testbed::running::{Running, wire};
 use testbed::served::Served;
-use testbed::{failure, success, text_of, weir};
+use testbed::{failure, refused, success, text_of, weir};
 
 /// The message of a command that fails, without line breaks.
 fn refusal(command: &mut Command, arguments: &[&str]) -> String {
