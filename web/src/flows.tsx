@@ -228,15 +228,32 @@ function spanOf(scope: Scope, flows: Flow[], isStored: boolean): Span {
     return { from_ms: Math.min(...times), to_ms: Math.max(...times) };
 }
 
+/** A flow as the URL has it. */
+const nameOf = (flow: Flow): string => [flow.start_time, flow.src_ip, flow.src_port, flow.dst_ip, flow.dst_port].join('~');
+
+/** The flow whose fields are shown: the URL has its name. */
+function useChosen({ settings, go }: Scope, flows: Flow[]) {
+    const [last, setLast] = useState<Flow>();
+    const name = settings.get('flow') ?? '';
+    const chosen = name === '' ? undefined : [...(last ? [last] : []), ...flows].find((flow) => nameOf(flow) === name);
+    const choose = (flow: Flow | undefined) => {
+        setLast(flow);
+        go({ flow: flow ? nameOf(flow) : '' });
+    };
+    // A page that was opened with this URL keeps the flow when its figures change.
+    if (chosen && chosen !== last) setLast(chosen);
+    return { chosen, choose, isMissing: name !== '' && !chosen };
+}
+
 export function Flows(props: ViewProps) {
     const scope = useScope('flows', props);
     const now = asked(scope);
     const change = changer(scope, now);
-    const [chosen, choose] = useState<Flow>();
     const isKept = scope.about.history !== 'none';
     const questions = now.isStored && !isKept ? [] : [question(scope, now)];
     const { answers, problems, isAsking } = useAnswers<Found | StoredFlows>(questions, scope.round);
     const [found] = answers;
+    const { chosen, choose, isMissing } = useChosen(scope, found?.flows ?? []);
     // Rows of an earlier question are described by it, until there are others.
     const answered = useRef(now);
     if (!isAsking) answered.current = now;
@@ -277,6 +294,7 @@ export function Flows(props: ViewProps) {
                     </>
                 )}
             </div>
+            {isMissing && found && !isAsking && <p class="note">The flow of this address is not among these rows.</p>}
             {chosen && (
                 <Details
                     flow={chosen}

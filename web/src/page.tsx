@@ -160,6 +160,7 @@ function Page() {
     useEffect(() => {
         document.title = `${title} – Weir`;
     }, [title]);
+    const missing = VIEWS.find(([name]) => name === view && name !== current && location.hash.startsWith(`#${name}`));
     return (
         <>
             <Heading about={needsToken ? undefined : about} current={current} settings={settings} />
@@ -175,6 +176,11 @@ function Page() {
                 {!needsToken && !isReady && silentSince === undefined && <p>Asking the probe …</p>}
                 {isReady && silentSince === undefined && status && status.not_ready.length > 0 && (
                     <Alert>The probe is not ready: {status.not_ready.map(shown).join('; ')}.</Alert>
+                )}
+                {isReady && missing && (
+                    <p class="note">
+                        {missing[1]} needs {about.mode === 'file' ? 'weir view or a running probe' : 'a running probe'}. This is {title}.
+                    </p>
                 )}
                 {/* Another zone draws everything again. */}
                 <Fragment key={times}>

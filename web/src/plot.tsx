@@ -26,7 +26,8 @@ export function axes(format: (value: number) => string): uPlot.Axis[] {
         font: '12px system-ui, sans-serif',
     };
     return [
-        { ...axis, size: 26, space: 80, values: (_plot, times) => clocks(times) },
+        // Labels of parts of a second are wider.
+        { ...axis, size: 26, space: (_plot, _axis, from, to) => (to - from < 10 ? 120 : 80), values: (_plot, times) => clocks(times) },
         { ...axis, size: 70, values: (_plot, values) => values.map(format), space: 35 },
     ];
 }

@@ -7,7 +7,7 @@ import { type Chooser, GroupTable, type NumberColumn, counted, groupText, isGrou
 import { Bar, Mistake, Row, Table } from './parts';
 import { parametersOf } from './range';
 import { link } from './route';
-import { Empty, Doubts, Memory, Nothing, type Scope, ScopeBars, type ViewProps, isDoubtful, useScope } from './scope';
+import { Empty, Doubts, Memory, Nothing, type Scope, ScopeBars, Unended, type ViewProps, isDoubtful, useScope } from './scope';
 import { count, duration, many, percent } from './text';
 import { and } from './where';
 
@@ -602,6 +602,16 @@ function Transactions({ scope }: { scope: Scope }) {
                 more={[timed('mean time', 'dns_response_mean_ns')]}
                 also={forgotten}
             />
+            <Failures
+                scope={scope}
+                title="HTTP failures"
+                note={`Each request of HTTP/1 that failed, by its own host, from the records of transactions. What TLS encrypts is not seen. ${NO_FILTER}`}
+                of={{ ...REQUESTS, records: OF_TRANSACTIONS }}
+                head="host"
+                what="request"
+                none="No requests of HTTP/1 were recorded."
+                more={[timed('mean time', 'http_response_mean_ns')]}
+            />
             <SlowUrls scope={scope} />
         </>
     );
@@ -710,6 +720,7 @@ function StoredQuality({ scope }: { scope: Scope }) {
             <h1>Quality</h1>
             <Memory about={scope.about} all={scope.span ? undefined : answer} />
             <ScopeBars scope={scope} shown={undefined} />
+            <Unended about={scope.about} />
             {!all.isAsking && <Doubts answer={answer} problem={all.problems[0]} />}
             {!answer && all.isAsking && <p>Asking …</p>}
             {answer && answer.matching === 0 && !all.isAsking && <Empty scope={scope} />}
@@ -745,16 +756,18 @@ function StoredQuality({ scope }: { scope: Scope }) {
                             more={[timed('mean time', 'dns_response_mean_ns')]}
                         />
                     )}
-                    <Failures
-                        scope={scope}
-                        title="HTTP failures"
-                        note="Requests of HTTP/1 that failed, by the host of the first one of their connection. What TLS encrypts is not seen."
-                        of={REQUESTS}
-                        head="host"
-                        what="request"
-                        none="No requests of HTTP/1 were seen."
-                        more={[timed('mean time', 'http_response_mean_ns')]}
-                    />
+                    {!hasTransactions && (
+                        <Failures
+                            scope={scope}
+                            title="HTTP failures"
+                            note="Requests of HTTP/1 that failed, by the host of the first one of their connection. What TLS encrypts is not seen."
+                            of={REQUESTS}
+                            head="host"
+                            what="request"
+                            none="No requests of HTTP/1 were seen."
+                            more={[timed('mean time', 'http_response_mean_ns')]}
+                        />
+                    )}
                     <Handshakes scope={scope} />
                     {hasTransactions && <Transactions scope={scope} />}
                 </>

@@ -73,6 +73,15 @@ export function Memory({ about, all }: { about: About; all?: Stored }) {
     );
 }
 
+/** What a running probe has, and its views of ended flows do not. */
+export const Unended = ({ about }: { about: About }) =>
+    about.mode === 'probe' && (
+        <p class="note">
+            Of flows that have ended. Those that are <a href={link('flows')}>still open</a> are not counted here
+            {about.history === 'store' && ', nor are the last seconds of ended ones, which the store has not written yet'}.
+        </p>
+    );
+
 /** In place of a view, where no ended flows are kept. */
 export const Nothing = () => (
     <p>

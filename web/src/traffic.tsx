@@ -6,7 +6,7 @@ import { isOffered } from './file';
 import { type Chooser, GroupTable, type NumberColumn, choice, columnsOf, counted, groupText, isGroup, number } from './groups';
 import { Bar } from './parts';
 import { type Span, everyOf, everyText, parametersOf } from './range';
-import { Doubts, Empty, Memory, Nothing, type Scope, ScopeBars, type ViewProps, useScope } from './scope';
+import { Doubts, Empty, Memory, Nothing, type Scope, ScopeBars, Unended, type ViewProps, useScope } from './scope';
 import { type Layer, type Stack, StackPlot } from './stack';
 import { count, many, percent, short } from './text';
 
@@ -23,6 +23,8 @@ const STACKS: [string, string][] = [
 ];
 /** Groups of which a flow is in that of its source and in that of its destination, and those of its source alone. */
 const OF_BOTH_SIDES: Record<string, string> = { host: 'src_ip', country: 'src_country', as: 'src_as' };
+/** Options without which flows lack a field. */
+const OPTIONS: Record<string, string> = { src_network: '--networks', dst_network: '--networks', country: '--geo', as: '--geo' };
 const LAYERS = 8;
 const ROWS = ['8', '20', '100', '1000'];
 const ROWS_OF_FILE = ROWS.slice(0, 3);
@@ -146,7 +148,9 @@ function TimeLinePlot({ line, scope }: { line: Line; scope: Scope }) {
             />
             <p class="note">
                 Intervals of {everyText(stack.every_ms)}.{scope.select && ' Drag over the plot to select a time.'}
+                {scope.span && ' Flows that began before this time are not in it.'}
                 {hasSides(by) && ` ${of_sides}`}
+                {stack.layers.length === 1 && !stack.hasOthers && by in OPTIONS && ` These fields are those of ${OPTIONS[by]}: without it, flows have none.`}
                 {after > 0 && ` ${count(after)} ${unit} of these flows came after this time.`}
                 {elsewhere > 0 && ` ${count(elsewhere)} ${unit} are in groups for which there was no memory.`}
             </p>
@@ -292,6 +296,7 @@ function StoredTraffic({ scope }: { scope: Scope }) {
             <h1>Traffic</h1>
             <Memory about={scope.about} all={scope.span ? undefined : answer} />
             <ScopeBars scope={scope} shown={known?.span} />
+            <Unended about={scope.about} />
             {!isAsking && <Doubts answer={answer} problem={problems[0]} />}
             {!answer && isAsking && <p>Asking …</p>}
             {isEmpty && <Empty scope={scope} />}

@@ -383,7 +383,8 @@ test('a store of transactions shows failed names and slowest URLs', async () => 
     read(CAPTURES, '--dpi-fields', '-o', `parquet:${flows}`, '--transactions', `parquet:${records}`);
     const names = read([records], '--by', 'dns_name', '--sort', 'dns_failed', '--sum', 'dns_nxdomain').filter((row) => row.dns_failed > 0);
     const urls = read([records], '--where', 'http_requests > 0', '--by', 'http_host,http_path', '--sort', 'http_response_mean_ns', '--sum', 'http_requests');
-    assert.ok(names.length > 0 && urls.length > 1);
+    const hosts = read([records], '--where', 'http_requests > 0', '--by', 'http_host', '--sort', 'http_errors').filter((row) => row.http_errors > 0);
+    assert.ok(names.length > 0 && urls.length > 1 && hosts.length > 0);
     for (const inputs of [[records], [flows, records]]) {
         const view = await View.start(...inputs);
         const { page, faults, close } = await open(view, '#quality?from=all');
@@ -391,14 +392,16 @@ test('a store of transactions shows failed names and slowest URLs', async () => 
         await settled(page);
         const failed = await cells(page, 'Failed names', 2);
         assert.deepEqual(Object.entries(failed).map(([name, text]) => [name, number(text)]), names.slice(0, 10).map((row) => [row.dns_name, row.dns_failed]));
+        const refused = await cells(page, 'HTTP failures', 2);
+        assert.deepEqual(Object.entries(refused).map(([host, text]) => [host, number(text)]), hosts.slice(0, 10).map((row) => [row.http_host, row.http_errors]));
         const requests = await cells(page, 'Slowest URLs', 4);
         const url = (row) => `${row.http_host ?? 'none'} – ${row.http_path ?? 'none'}`;
         assert.deepEqual(Object.entries(requests).map(([name, text]) => [name, number(text)]), urls.slice(0, 10).map((row) => [url(row), row.http_requests]));
         // A filter would see the first name of each flow only.
-        for (const label of ['Failed names', 'Slowest URLs']) {
+        for (const label of ['Failed names', 'HTTP failures', 'Slowest URLs']) {
             assert.equal(await page.getByRole('table', { name: label, exact: true }).getByRole('button').count(), 0, label);
         }
-        assert.equal(await page.getByText('the record of a flow has only the first of its names').count(), 2);
+        assert.equal(await page.getByText('the record of a flow has only the first of its names').count(), 3);
         assert.deepEqual(faults, []);
         await close();
         await view.stop();
@@ -421,6 +424,9 @@ test('stored flows have pages, and a flow its place and its neighbours', async (
     await rows.first().click();
     const dialog = page.getByRole('dialog');
     await dialog.getByText('end_time', { exact: true }).waitFor();
+    await dialog.locator('.place').waitFor();
+    // The URL has the flow.
+    await page.reload();
     await dialog.locator('.place').waitFor();
     // What is 0 is behind the others.
     assert.equal(await dialog.locator('details dt', { hasText: /^queue_lost$/ }).count(), 1);

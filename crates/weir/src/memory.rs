@@ -70,7 +70,16 @@ pub fn default_groups(group_bytes: u64) -> usize {
 
 /// Bytes of memory that this process can still take, if any bound is known.
 pub fn free_bytes() -> Option<u64> {
-    weir_host::memory_bounds(&Sysroot::live()).iter().map(|bound| bound.free_bytes).min()
+    bounds().iter().map(|bound| bound.free_bytes).min()
+}
+
+/// What bounds the memory. Where address space is limited, threads that start later take no arenas of it.
+fn bounds() -> Vec<MemoryBound> {
+    let bounds = weir_host::memory_bounds(&Sysroot::live());
+    if bounds.iter().any(|bound| bound.kind == MemoryBoundKind::AddressSpace) {
+        weir_flow::share_allocator();
+    }
+    bounds
 }
 
 fn default_groups_in(free_bytes: u64, group_bytes: u64) -> usize {
@@ -155,13 +164,9 @@ impl MemoryUse {
     /// # Errors
     /// [`FlowCacheTooLarge`] if the requested caches do not fit, or not even small ones.
     pub fn fit(&self, config: &mut Config, is_requested: bool) -> Result<SinkMemory, Error> {
-        let bounds = weir_host::memory_bounds(&Sysroot::live());
-        if bounds.iter().any(|bound| bound.kind == MemoryBoundKind::AddressSpace) {
-            weir_flow::share_allocator();
-        }
         let queue_batches = Exporter::queue_batches(self.back_pressure);
         let usual = SinkMemory { queue_batches, views: self.views, room: None };
-        bounds
+        bounds()
             .into_iter()
             .min_by_key(|bound| bound.free_bytes)
             .map_or(Ok(usual), |bound| self.fit_into(&bound, config, is_requested))

@@ -12,7 +12,7 @@ use crate::names::SharedNames;
 use crate::run_status::RunStatus;
 use crate::settings::key_options;
 use crate::summary::{self, TrafficSummary};
-use crate::table::{self, Content, LargestFlows, LiveTable, LiveTraffic, SummedView, Table, ViewTable};
+use crate::table::{self, Content, LargestFlows, Layout, LiveTable, LiveTraffic, SummedView, Table, ViewTable};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -578,13 +578,16 @@ impl Outputs {
     fn content(&self, spec: &SinkSpec, format: ViewFormat, options: &arguments::Sinks) -> Result<Content, Error> {
         const DEFAULT_TOP: usize = 20;
         let Some(view) = &self.view else {
-            let order = options.order.as_ref().map(RecordOrder::new).transpose()?;
+            let of_transactions = self.stored_form.is_transactions;
+            // Octets of transactions are not known.
+            let usual = of_transactions.then(|| "start_time:asc".parse().expect("it is an order"));
+            let order = options.order.as_ref().or(usual.as_ref()).map(RecordOrder::new).transpose()?;
             let fields =
                 spec.columns().map(<[_]>::to_vec).or_else(|| options.fields.as_ref().map(|_| self.columns.clone()));
-            let mut largest = LargestFlows::new(options.top.unwrap_or(DEFAULT_TOP), order, fields);
             let is_end = |column: &&Column| column.properties.words == Some(Words::EndReason);
-            largest.is_end_known = self.known.as_ref().is_none_or(|known| known.iter().any(is_end));
-            return Ok(Content::Largest(largest));
+            let is_end_unknown = self.known.as_ref().is_some_and(|known| !known.iter().any(is_end));
+            let layout = Layout { order, fields, is_end_unknown, of_transactions };
+            return Ok(Content::Largest(LargestFlows::new(options.top.unwrap_or(DEFAULT_TOP), layout)));
         };
         let view = View::new(view.clone())?;
         Ok(Content::View(Box::new(ViewTable { view, format, top: options.top })))

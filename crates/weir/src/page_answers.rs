@@ -7,7 +7,7 @@
 use crate::memory;
 use crate::question_checks::invalid_order;
 use crate::stored_answers::{MAX_ROWS, Opened, Read, fields_of};
-use crate::table::LargestFlows;
+use crate::table::{LargestFlows, Layout};
 use std::ops::RangeInclusive;
 use std::slice;
 use weir_control::{FlowSource, StoredAnswer, StoredError, StoredQuestion, Wanted};
@@ -101,7 +101,7 @@ struct FlowsPart {
 
 impl FlowsPart {
     fn rows(&self, first: &mut LargestFlows, top: usize) -> Vec<u8> {
-        let first = std::mem::replace(first, LargestFlows::new(1, None, None));
+        let first = std::mem::replace(first, LargestFlows::new(1, Layout::default()));
         let mut shown: Vec<FlowRecord> = first.into_flows().skip(self.offset).take(top).collect();
         if self.is_newest {
             shown.reverse();
@@ -209,7 +209,7 @@ impl Groups {
             matching: 0,
             unknown: views.first().map(|view| view.unknown.clone()).unwrap_or_default(),
             views: views.iter().map(view).collect(),
-            flows: flows.iter().map(|(most, order)| LargestFlows::new(*most, Some(*order), None)).collect(),
+            flows: flows.iter().map(|(most, order)| LargestFlows::in_order(*most, *order)).collect(),
         };
         Pass(self.0.iter().map(condition).collect())
     }

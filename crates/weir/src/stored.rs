@@ -55,8 +55,7 @@ pub fn run(
     let mut reader = StoredReader::open(stored, read.times_ns()?)?;
     let paths: Vec<PathBuf> = stored.all().cloned().collect();
     let mut page = read.html.as_deref().map(|path| PageOutput::new(path, true)).transpose()?;
-    let mut outputs = outputs(read, &paths, &reader, page.as_ref())?;
-    outputs.stored_form = reader.form;
+    let outputs = outputs(read, &paths, &reader, page.as_ref())?;
     reader.select(selection(read));
     if let Some(fields) = needed_fields(read, &outputs)? {
         reader.keep_only(&fields);
@@ -82,7 +81,11 @@ pub fn run(
     }
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let mut progress = Progress::new(read.reporting.quiet || (streams_to_terminal && io::stdout().is_terminal()));
-    open.summary.lock().unwrap_or_else(PoisonError::into_inner).is_stored = true;
+    {
+        let mut summary = open.summary.lock().unwrap_or_else(PoisonError::into_inner);
+        summary.is_stored = true;
+        summary.of_transactions = reader.form.is_transactions;
+    }
     let timing = read.times.timing();
     let settings = Settings {
         observer: Some(summary::observer(&open.summary)),
@@ -205,6 +208,7 @@ fn outputs(read: &Read, paths: &[PathBuf], reader: &StoredReader, page: Option<&
     let enriched: Vec<_> = read.enrichment.columns().collect();
     let has = |column: &&'static Column| known.contains(column) || enriched.contains(column);
     let mut outputs = Outputs::new(&read.sinks, &read.metering, &read.enrichment, read.reporting.stats.as_deref());
+    outputs.stored_form = reader.form;
     if let Some(page) = page {
         let mut store = page.store(&read.metering, &read.enrichment);
         store.columns.retain(has);
@@ -212,6 +216,7 @@ fn outputs(read: &Read, paths: &[PathBuf], reader: &StoredReader, page: Option<&
     }
     if let Some(view) = &mut outputs.view {
         view.set_known(&known);
+        view.of_transactions = reader.form.is_transactions;
         // Transactions have no TCP analysis in any case.
         let numbers = view.unknown_names(!reader.form.is_transactions);
         if !numbers.is_empty() {
@@ -273,10 +278,22 @@ fn used_fields(read: &Read, outputs: &Outputs) -> Result<Vec<(String, &'static s
 fn check_fields(read: &Read, outputs: &Outputs, has: impl Fn(&&'static Column) -> bool) -> Result<(), Error> {
     for (place, name) in used_fields(read, outputs)? {
         if field(name).is_some_and(|field| !has(&field.column())) {
-            return Err(InputError::NotStored { place, field: name.into() }.into());
+            return Err(not_stored(place, name, outputs).into());
         }
     }
     Ok(())
+}
+
+/// That the records do not have a field; of transactions, which ones have its name in theirs.
+fn not_stored(place: String, name: &str, outputs: &Outputs) -> InputError {
+    let field = name.to_owned();
+    if !outputs.stored_form.is_transactions {
+        return InputError::NotStored { place, field };
+    }
+    let columns = weir_fields::transaction_columns(false, true);
+    let near: Vec<_> = columns.iter().map(|column| column.name).filter(|other| other.contains(name)).collect();
+    let near = if near.is_empty() { String::new() } else { format!(": {}", near.join(", ")) };
+    InputError::NotOfTransactions { place, field, near }
 }
 
 /// The condition of `--where`, if stored fields decide about it. Otherwise records are enriched before.

@@ -187,7 +187,7 @@ impl Opened {
         most: usize,
     ) -> (LargestFlows, Read) {
         // A limit of 0 is none.
-        let mut first = LargestFlows::new(most.max(1), Some(by), None);
+        let mut first = LargestFlows::in_order(most.max(1), by);
         let (mut reader, damaged) = match self {
             Self::Files(reader, damaged, _) => (reader, damaged),
             Self::Memory(_) => {
@@ -297,7 +297,7 @@ fn collect_first(
         fields: &order_fields,
         is_wanted,
     };
-    let empty = || LargestFlows::new(most.max(1), Some(by), None);
+    let empty = || LargestFlows::in_order(most.max(1), by);
     let new = |group: usize| {
         let group = group as u64 & u64::from(u32::MAX);
         let group = if is_backwards { u64::from(u32::MAX) - group } else { group };

@@ -30,6 +30,8 @@ pub struct TrafficSummary {
     pub without_payload: bool,
     /// Flows were stored: there are no packets.
     pub is_stored: bool,
+    /// The stored records are transactions, whose packets and octets are not known.
+    pub of_transactions: bool,
     /// Stored flows that `--where` or the time leaves out.
     pub not_selected: u64,
     /// Fields of conditions that are those of the first answer of a flow.
@@ -160,6 +162,55 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
     let mut fact = |name: &str, value: String| {
         text += &weir_text::paragraph(&format!("{name:<10} "), &value, terminal_columns);
     };
+    if summary.of_transactions {
+        fact("records", units::count(summary.flows, "transaction") + &of_those_read(summary));
+        if summary.flows > 0 {
+            fact("span", Zone::current().period(summary.first_ns, summary.last_ns));
+        }
+    } else {
+        packets_and_flows(ledger, summary, &mut fact);
+    }
+    for sink in ledger.sinks.iter().filter(|sink| sink.filtered.flows > 0) {
+        let all = sink.total().saturating_sub(sink.not_open);
+        let RecordTotals { flows, packets, bytes } = all.saturating_sub(sink.filtered);
+        let of = |n, thing| units::count(n, thing);
+        let sizes = format!(": {}, {} on the wire", of(packets, "packet"), of(bytes, "byte"));
+        let (noun, sizes) = if summary.of_transactions { ("transaction", "") } else { ("flow", sizes.as_str()) };
+        fact("selected", format!("{flows} of {}{}{sizes}", of(all.flows, noun), for_sink(&sink.sink)));
+    }
+    let of_first_answers = summary.of_first_answers.iter().filter(|_| !summary.of_transactions);
+    for text in of_first_answers.filter_map(|of| of.text(summary.is_stored)) {
+        fact("note", text);
+    }
+    for (reason, packets) in ledger.packets.refused.nonzero() {
+        let which = match reason {
+            RefusalReason::NonIp => format!(" ({})", most_frequent(&ledger.ethertypes, protocols::ethertype)),
+            RefusalReason::LinkType => format!(" ({})", most_frequent(&ledger.link_types, protocols::link_type)),
+            _ => String::new(),
+        };
+        fact("refused", format!("{}{which}: {}", units::count(packets, "packet"), reason.sentence()));
+    }
+    for (count, place) in dropped(&ledger.packets) {
+        fact("dropped", format!("{} {place}", units::count(count, "packet")));
+    }
+    for (anomaly, packets) in ledger.anomalies.nonzero() {
+        fact("anomaly", format!("{}: {}", units::count(packets, "packet"), anomaly.sentence()));
+    }
+    for (name, value) in ledger.sinks.iter().flat_map(altered_and_lost) {
+        fact(name, value);
+    }
+    text
+}
+
+/// Of how many stored records these are selected, if not all are.
+fn of_those_read(summary: &TrafficSummary) -> String {
+    match summary.not_selected {
+        0 => String::new(),
+        others => format!(" of {} in the files that were read", summary.flows + others),
+    }
+}
+
+fn packets_and_flows(ledger: &Ledger, summary: &TrafficSummary, mut fact: impl FnMut(&str, String)) {
     let TrafficCounters { received, filtered, metered, .. } = ledger.packets;
     let filtered = if filtered > 0 { format!(", {filtered} filtered") } else { String::new() };
     let packets = if summary.is_stored {
@@ -179,7 +230,7 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
         let (ip, wire) = (summary.ip_bytes, summary.frame_bytes);
         fact("bytes", format!("{ip}{} in IP packets, {wire}{} on the wire", scaled(ip), scaled(wire)));
         let part = if summary.not_selected > 0 {
-            format!(" of {} in the files that were read", summary.flows + summary.not_selected)
+            of_those_read(summary)
         } else if ledger.flows_created > summary.flows {
             format!(" of {}: the others had not ended when the time for the end was over", ledger.flows_created)
         } else {
@@ -201,34 +252,6 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary, terminal_columns: Option<
             fact("tcp", text);
         }
     }
-    for sink in ledger.sinks.iter().filter(|sink| sink.filtered.flows > 0) {
-        let all = sink.total().saturating_sub(sink.not_open);
-        let RecordTotals { flows, packets, bytes } = all.saturating_sub(sink.filtered);
-        let of = |n, thing| units::count(n, thing);
-        let sizes = format!("{}, {} on the wire", of(packets, "packet"), of(bytes, "byte"));
-        fact("selected", format!("{flows} of {}{}: {sizes}", of(all.flows, "flow"), for_sink(&sink.sink)));
-    }
-    for text in summary.of_first_answers.iter().filter_map(|of| of.text(summary.is_stored)) {
-        fact("note", text);
-    }
-    for (reason, packets) in ledger.packets.refused.nonzero() {
-        let which = match reason {
-            RefusalReason::NonIp => format!(" ({})", most_frequent(&ledger.ethertypes, protocols::ethertype)),
-            RefusalReason::LinkType => format!(" ({})", most_frequent(&ledger.link_types, protocols::link_type)),
-            _ => String::new(),
-        };
-        fact("refused", format!("{}{which}: {}", units::count(packets, "packet"), reason.sentence()));
-    }
-    for (count, place) in dropped(&ledger.packets) {
-        fact("dropped", format!("{} {place}", units::count(count, "packet")));
-    }
-    for (anomaly, packets) in ledger.anomalies.nonzero() {
-        fact("anomaly", format!("{}: {}", units::count(packets, "packet"), anomaly.sentence()));
-    }
-    for (name, value) in ledger.sinks.iter().flat_map(altered_and_lost) {
-        fact(name, value);
-    }
-    text
 }
 
 /// The flows that a sink has altered, and lost.

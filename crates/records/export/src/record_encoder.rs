@@ -393,10 +393,11 @@ impl EncoderState<'_> {
         }
     }
 
-    /// The same in a function of its own, because all fields and elements in one take minutes to compile.
+    /// The same in a function of its own, because all fields and elements in one take minutes to compile. The type of the
+    /// value is known in it.
     #[inline(never)]
-    fn write_unknown<F: StaticField>(&mut self, first: usize, value: &FieldValue<'_>) {
-        self.write::<UNKNOWN>(first, F::ELEMENTS, value);
+    fn write_unknown<'a, F: StaticField>(&mut self, first: usize, value: impl FnOnce() -> FieldValue<'a>) {
+        self.write::<UNKNOWN>(first, F::ELEMENTS, &value());
     }
 }
 
@@ -414,7 +415,7 @@ impl<const FIRST: usize, const KNOWN: Known> Visitor for Encoder<'_, '_, FIRST, 
             return;
         }
         if KNOWN == UNKNOWN {
-            self.0.write_unknown::<F>(first, &value());
+            self.0.write_unknown::<F>(first, value);
         } else {
             self.0.write::<KNOWN>(first, F::ELEMENTS, &value());
         }

@@ -45,7 +45,7 @@ pub use field::{
     FIRST_EPHEMERAL_PORT, Field, Kind, Read, duration_ns, field, name_of_heading, near_names, of_first,
     server_responses, summed_rtt_ns, view_field, words,
 };
-pub use first_answer::{FIRST_ANSWERS, FirstAnswer};
+pub use first_answer::{FIRST_ANSWERS, FirstAnswer, number_of_all};
 pub use omitted::{columns_of_omitted, restore_omitted};
 pub use page::{profile_names, profiles};
 pub use restore::StoredValue;

@@ -19,7 +19,7 @@ use hashbrown::HashTable;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
-use weir_fields::{Amount, Column, FieldValue, SumField, SumReader, column};
+use weir_fields::{Amount, Column, FieldValue, SumField, SumReader, column, number_of_all};
 use weir_flow::FlowRecord;
 use weir_text::zone::Zone;
 
@@ -45,6 +45,8 @@ pub struct ViewSettings {
     pub unknown: Vec<Metric>,
     /// Sums that are not known in the same way.
     pub unknown_sums: Vec<SumField>,
+    /// Records are transactions: each has one question or request.
+    pub of_transactions: bool,
 }
 
 impl ViewSettings {
@@ -54,6 +56,17 @@ impl ViewSettings {
         // An order that names nothing is refused by `View::new`.
         let _ = RowOrder::new(self.order.as_ref(), &self.fields, &self.counts, &mut sums);
         sums
+    }
+
+    /// A field of the groups that a flow has of its first question or request alone, and the number of these, if sums of
+    /// the view count all of them.
+    pub fn of_first_alone(&self) -> Option<(&'static str, &'static str)> {
+        if self.of_transactions {
+            return None;
+        }
+        let sums = self.asked_sums();
+        let number = |field: &'static str| sums.iter().find_map(|sum| number_of_all(field, *sum));
+        self.fields.iter().map(GroupField::name).find_map(|field| Some((field, number(field)?)))
     }
 
     /// The columns that the view sums up, beside those of every record.

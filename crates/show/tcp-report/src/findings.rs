@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 use weir_tcp::SegmentClass;
 use weir_text::units;
 
-/// Findings of a report, at most.
-pub const MAX_FINDINGS: usize = 8;
-/// Servers, clients or groups that are named of each kind.
-const NAMED: usize = 2;
+/// Findings of a report, at most: one of each kind, and one more.
+pub const MAX_FINDINGS: usize = 12;
+/// Servers, clients or groups that are named of each kind, at most.
+const NAMED: usize = 3;
 
 /// Least share of a figure in percent, and least count.
 struct Threshold {
@@ -124,34 +124,34 @@ impl Finding {
     }
 }
 
-/// The findings of one kind with the largest weights, and how many others there are.
+/// The findings of one kind with the largest weights, and how many there are.
 struct Largest {
     findings: Vec<Finding>,
-    others: u64,
-    /// What the others are, and the option that lists them.
+    all: usize,
+    /// What they are about, and the option that lists the others.
     of: &'static str,
     advice: &'static str,
 }
 
 impl Largest {
     fn new(of: &'static str, advice: &'static str) -> Self {
-        Self { findings: Vec::new(), others: 0, of, advice }
+        Self { findings: Vec::new(), all: 0, of, advice }
     }
 
     fn add(&mut self, finding: Finding) {
         let at = self.findings.partition_point(|other| other.weight >= finding.weight);
+        self.all += 1;
         if at < NAMED {
             self.findings.insert(at, finding);
-            self.others += u64::from(self.findings.len() > NAMED);
             self.findings.truncate(NAMED);
-        } else {
-            self.others += 1;
         }
     }
 
-    /// The findings; the last one says how many others there are.
-    fn finish(mut self) -> Vec<Finding> {
-        if let (Some(last), others @ 1..) = (self.findings.last_mut(), self.others) {
+    /// The first ones; the last one of them says how many others there are.
+    fn first(mut self, named: usize) -> Vec<Finding> {
+        self.findings.truncate(named);
+        let others = self.all - self.findings.len();
+        if let (Some(last), 1..) = (self.findings.last_mut(), others) {
             last.text += &format!("; and {others} more {}{}", self.of, if others == 1 { "" } else { "s" });
             last.advice = Some(self.advice);
             last.figures.insert("others".into(), others.into());
@@ -162,15 +162,17 @@ impl Largest {
 
 /// What is unusual, in the order of weight: at most [`MAX_FINDINGS`].
 pub(crate) fn find(connections: &[Connection], totals: &Totals, scans: &[FailureGroup]) -> Vec<Finding> {
-    let mut of_kinds: Vec<Vec<Finding>> = capture_findings(totals).into_iter().map(|finding| vec![finding]).collect();
-    of_kinds.extend(group_findings(connections));
+    let mut findings = capture_findings(totals);
+    let mut kinds = group_findings(connections);
     let mut largest = Largest::new("scan or flood", "--top 0");
     scans.iter().for_each(|group| largest.add(scan(group)));
-    of_kinds.push(largest.finish());
+    kinds.push(largest);
     // The first one of each kind, then the second ones.
-    let first: Vec<Finding> = of_kinds.iter_mut().filter(|of| !of.is_empty()).map(|of| of.remove(0)).collect();
-    let mut findings: Vec<Finding> = first.into_iter().chain(of_kinds.into_iter().flatten()).collect();
-    findings.truncate(MAX_FINDINGS);
+    let mut named = vec![0; kinds.len()];
+    let turns = (0..NAMED).flat_map(|nth| (0..kinds.len()).map(move |kind| (nth, kind)));
+    let found = turns.filter(|&(nth, kind)| nth < kinds[kind].findings.len()).map(|(_, kind)| kind);
+    found.take(MAX_FINDINGS - findings.len()).for_each(|kind| named[kind] += 1);
+    findings.extend(kinds.into_iter().zip(named).flat_map(|(kind, named)| kind.first(named)));
     findings.sort_by_key(|finding| finding.kind);
     findings
 }
@@ -224,7 +226,7 @@ fn capture_findings(totals: &Totals) -> Vec<Finding> {
 }
 
 /// What is unusual of servers (address and port) and of clients.
-fn group_findings(connections: &[Connection]) -> Vec<Vec<Finding>> {
+fn group_findings(connections: &[Connection]) -> Vec<Largest> {
     type Find = fn(&Group, usize) -> Option<Finding>;
     const OF_SERVERS: [Find; 3] = [unopened, resets, slow_server];
     const OF_BOTH: [Find; 4] = [lost_before, lost_behind, closed_windows, long_path];
@@ -240,7 +242,7 @@ fn group_findings(connections: &[Connection]) -> Vec<Vec<Finding>> {
         enter(&OF_BOTH, &mut both, group, 1);
         enter(&OF_SERVERS, &mut servers, group, 1);
     });
-    servers.into_iter().chain(both).map(Largest::finish).collect()
+    servers.into_iter().chain(both).collect()
 }
 
 /// Connections to a server that never opened, without those of scans and floods.
@@ -381,11 +383,13 @@ mod tests {
 
     #[test]
     fn the_largest_are_named_and_the_others_counted() {
-        let mut largest = Largest::new("server", "--by server");
-        for weight in [3, 9, 1, 5] {
-            largest.add(Finding::new(FindingKind::Scan, weight, weight.to_string(), json!({})));
+        for (named, expected) in [(3, &["9", "5", "3; and 1 more server"][..]), (1, &["9; and 3 more servers"])] {
+            let mut largest = Largest::new("server", "--by server");
+            for weight in [3, 9, 1, 5] {
+                largest.add(Finding::new(FindingKind::Scan, weight, weight.to_string(), json!({})));
+            }
+            let texts: Vec<String> = largest.first(named).into_iter().map(|finding| finding.text).collect();
+            assert_eq!(texts, expected);
         }
-        let texts: Vec<String> = largest.finish().into_iter().map(|finding| finding.text).collect();
-        assert_eq!(texts, ["9", "5; and 2 more servers"]);
     }
 }

@@ -35,7 +35,9 @@ impl About {
     /// Reads the answer. A probe without this path has current flows only.
     pub fn new(answer: &Value) -> Self {
         let names = ["inputs", "stores"].into_iter().filter_map(|key| answer[key].as_array()).flatten();
-        let inputs: Vec<String> = names.filter_map(Value::as_str).map(printable).collect();
+        let mut inputs: Vec<String> = names.filter_map(Value::as_str).map(printable).collect();
+        // A store that is looked at is both.
+        inputs.dedup();
         Self {
             mode: if answer["mode"] == "view" { Mode::View } else { Mode::Probe },
             has_history: matches!(answer["history"].as_str(), Some("store" | "memory")),

@@ -46,6 +46,8 @@ pub enum InputError {
     FlowsAndPackets(String),
     #[error("{place}: {field} is not known of the stored flows (weir help store)")]
     NotStored { place: String, field: String },
+    #[error("{place}: transactions do not have {field}{near} (weir help transactions)")]
+    NotOfTransactions { place: String, field: String, near: String },
     #[error("{0} needs packets: stored flows are metered already")]
     NeedsPackets(&'static str),
     #[error("{file}: a file of packet records has decoded headers and no octets of packets; leave out {option}")]

@@ -22,7 +22,7 @@ pub enum QueryError {
     NoAddress,
     #[error("{0}: this is no address")]
     Address(String),
-    #[error("{0}: only the question host has an address behind it; quote SQL that has spaces")]
+    #[error("{0} is not part of the question: a store is given with -i {0}, and SQL that has spaces in quotes")]
     NotExpected(String),
     #[error("{0}: --print-sql=clickhouse prints a ready question (weir query lists all)")]
     QuestionOnly(String),

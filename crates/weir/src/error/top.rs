@@ -8,6 +8,8 @@ use std::io;
 pub enum TopError {
     #[error("{target}: no interface, no file and no folder has this name; for a running probe write http://HOST:PORT")]
     Target { target: String },
+    #[error("{target} has no flows; records of transactions are shown by weir read")]
+    NoFlows { target: String },
     #[error("{target}: {error}")]
     Url { target: String, error: weir_control::InvalidUrl },
     #[error("standard input has the keys: name a file, or read the pipe with 'weir read -'")]

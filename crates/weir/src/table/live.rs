@@ -5,7 +5,7 @@
 //! end the table as without a terminal. While flows are looked at, others end: with more than some thousand of them, a
 //! frame may miss some, or have some twice. The last table has each record once.
 
-use super::{Content, LargestFlows, Table, ViewTable};
+use super::{Content, LargestFlows, Layout, Table, ViewTable};
 use crate::console::frame::Terminal;
 use crate::console::style;
 use crate::names::{HostNames, SharedNames};
@@ -139,7 +139,7 @@ impl LiveTable {
     fn ranking(&self, view: Option<Arc<Mutex<View>>>) -> Arc<dyn Fn() -> Box<Ranking> + Send + Sync> {
         let (enricher, names) = (self.traffic.enricher.clone(), self.table.names.clone());
         let order = match &self.table.content {
-            Content::Largest(largest) => largest.order,
+            Content::Largest(largest) => largest.layout.order,
             Content::View(_) => None,
         };
         let selection = Mutex::new(self.selection.clone());
@@ -230,9 +230,9 @@ fn of_flows(
     names: Option<&HostNames>,
     [columns, most]: [usize; 2],
 ) -> String {
-    let mut shown = LargestFlows::new(ended.limit.min(most.max(1)), ended.order, ended.fields.clone());
     // How a current flow ends is not known.
-    shown.is_end_known = false;
+    let layout = Layout { is_end_unknown: true, ..ended.layout.clone() };
+    let mut shown = LargestFlows::new(ended.limit.min(most.max(1)), layout.clone());
     for (number, flow) in (0..).zip(ended.flows.values().rev().take(most)) {
         shown.insert(flow, number);
     }
@@ -244,15 +244,7 @@ fn of_flows(
     }
     let shown: Vec<FlowRecord> = shown.into_flows().collect();
     fitted(most, shown.len(), |top| {
-        super::render::table(
-            shown.get(..top).unwrap_or(&shown),
-            flows,
-            ended.order,
-            ended.fields.as_deref(),
-            false,
-            names,
-            Some(columns),
-        )
+        super::render::table(shown.get(..top).unwrap_or(&shown), flows, &layout, names, Some(columns))
     })
 }
 

@@ -10,6 +10,7 @@ mod render;
 mod view;
 
 pub use live::{LiveTable, LiveTraffic, Selection};
+pub use render::Layout;
 pub use view::ViewTable;
 
 use crate::names::SharedNames;
@@ -18,7 +19,6 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_export::{Compression, Error, Sink, UnusedFile};
-use weir_fields::Column;
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 use weir_query::{RecordOrder, View};
@@ -56,11 +56,7 @@ pub enum Content {
 pub struct LargestFlows {
     flows: BTreeMap<Rank, FlowRecord>,
     limit: usize,
-    order: Option<RecordOrder>,
-    /// The selected fields; `None` for the usual columns.
-    fields: Option<Vec<&'static Column>>,
-    /// Whether the flows have an end reason; stored ones need not.
-    pub is_end_known: bool,
+    layout: Layout,
 }
 
 /// Order of the table: what `--sort` names, IP bytes, bytes on the wire, earlier start, earlier
@@ -68,11 +64,15 @@ pub struct LargestFlows {
 type Rank = ((bool, u64), u64, u64, Reverse<u64>, Reverse<u64>);
 
 impl LargestFlows {
-    /// The first `top` flows (0: all), by IP bytes if there is no order, with the usual columns or with
-    /// these fields.
-    pub fn new(top: usize, order: Option<RecordOrder>, fields: Option<Vec<&'static Column>>) -> Self {
+    /// The first `top` flows (0: all).
+    pub fn new(top: usize, layout: Layout) -> Self {
         let limit = if top == 0 { usize::MAX } else { top };
-        Self { flows: BTreeMap::new(), limit, order, fields, is_end_known: true }
+        Self { flows: BTreeMap::new(), limit, layout }
+    }
+
+    /// The first `top` flows in this order.
+    pub fn in_order(top: usize, order: RecordOrder) -> Self {
+        Self::new(top, Layout { order: Some(order), ..Layout::default() })
     }
 
     /// The flows, in order.
@@ -82,7 +82,7 @@ impl LargestFlows {
 
     /// Inserts the record with this number.
     pub fn insert(&mut self, flow: &FlowRecord, number: u64) {
-        let first = self.order.map_or((false, 0), |order| order.rank(flow));
+        let first = self.layout.order.map_or((false, 0), |order| order.rank(flow));
         let rank = (first, flow.bytes(), flow.frame_bytes(), Reverse(flow.start_ns()), Reverse(number));
         if self.has_place(&rank) {
             self.flows.insert(rank, flow.clone());
@@ -141,15 +141,7 @@ impl Table {
             Content::Largest(_) if flows == 0 => (NO_FLOWS.into(), 0),
             Content::Largest(largest) => {
                 let shown: Vec<FlowRecord> = std::mem::take(&mut largest.flows).into_values().rev().collect();
-                let text = render::table(
-                    &shown,
-                    flows,
-                    largest.order,
-                    largest.fields.as_deref(),
-                    largest.is_end_known,
-                    names.as_deref(),
-                    self.columns,
-                );
+                let text = render::table(&shown, flows, &largest.layout, names.as_deref(), self.columns);
                 (text.into_bytes(), shown.len() as u64)
             }
             Content::View(view) => view.text(names.as_deref(), self.columns),
@@ -228,8 +220,12 @@ mod tests {
 
     fn written(flows: &[FlowRecord], top: usize) -> (String, SinkCounters) {
         let page = Page::default();
-        let mut table =
-            Table::new("table:-", Content::Largest(LargestFlows::new(top, None, None)), Box::new(page.clone()), None);
+        let mut table = Table::new(
+            "table:-",
+            Content::Largest(LargestFlows::new(top, Layout::default())),
+            Box::new(page.clone()),
+            None,
+        );
         table.write(flows).unwrap();
         table.finish().unwrap();
         (String::from_utf8(page.0.lock().unwrap().clone()).unwrap(), table.counters().clone())
@@ -298,7 +294,8 @@ mod tests {
                 Ok(())
             }
         }
-        let mut table = Table::new("table:-", Content::Largest(LargestFlows::new(1, None, None)), Box::new(Full), None);
+        let mut table =
+            Table::new("table:-", Content::Largest(LargestFlows::new(1, Layout::default())), Box::new(Full), None);
         table.write(&[udp(1), udp(2)]).unwrap();
         assert!(table.finish().is_err());
         assert_eq!(table.counters().exported, RecordTotals::default());

@@ -13,20 +13,33 @@ use weir_text::zone::Zone;
 /// Leading columns that identify a flow. The others are its counters.
 const KEY_COLUMNS: usize = 6;
 
-/// The table as text: `flows` are the largest of `all_flows`.
-/// They are those with the most IP bytes if there is no order. `fields` replace the usual columns, of which
-/// the end reason is left out if it is not known. With `names`, the usual columns have names of hosts and services, too.
+/// What a table shows of its records.
+#[derive(Clone, Default)]
+pub struct Layout {
+    /// The order; `None` for the most IP bytes.
+    pub order: Option<RecordOrder>,
+    /// The selected fields; `None` for the usual columns.
+    pub fields: Option<Vec<&'static weir_fields::Column>>,
+    /// Whether the usual columns are without the end reason, because it is not known.
+    pub is_end_unknown: bool,
+    /// The records are transactions.
+    pub of_transactions: bool,
+}
+
+/// The table as text: `flows` are the first of `all_flows`. With `names`, the usual columns of flows have names of hosts
+/// and services, too.
 pub fn table(
     flows: &[FlowRecord],
     all_flows: u64,
-    order: Option<RecordOrder>,
-    fields: Option<&[&weir_fields::Column]>,
-    is_end_known: bool,
+    layout: &Layout,
     names: Option<&HostNames>,
     terminal_columns: Option<usize>,
 ) -> String {
+    let order = layout.order;
+    let of_transactions = (layout.fields.is_none() && layout.of_transactions).then(|| columns_with_values(flows));
+    let fields = layout.fields.as_ref().or(of_transactions.as_ref());
     let mut columns = match fields {
-        None => columns(flows, is_end_known, names),
+        None => columns(flows, !layout.is_end_unknown, names),
         Some(fields) => columns_of(fields, flows),
     };
     let is_shown = |order: &RecordOrder| match fields {
@@ -52,15 +65,24 @@ pub fn table(
     }
     let rows = lines(&columns, key_columns, terminal_columns);
     let hidden = all_flows - flows.len() as u64;
+    let noun = if layout.of_transactions { "transaction" } else { "flow" };
     let mut text = match hidden {
-        0 => units::count(all_flows, "flow"),
-        _ => format!("{} of {all_flows} flows (--top 0 for all)", flows.len()),
+        0 => units::count(all_flows, noun),
+        _ => format!("{} of {all_flows} {noun}s (--top 0 for all)", flows.len()),
     };
     text += &match order {
         Some(order) => format!(", by {}; k, M and G are decimal\n", order.name()),
         None => ", by IP bytes of both directions; k, M and G are decimal\n".into(),
     };
     rows + &wrapped(&(text + &left_out), terminal_columns)
+}
+
+/// The columns of transactions, but for those without a value and those that say twice who talks.
+fn columns_with_values(flows: &[FlowRecord]) -> Vec<&'static weir_fields::Column> {
+    const LEFT_OUT: [&str; 3] = ["src_port", "community_id", "application_notes"];
+    let has_value = |column: &&weir_fields::Column| flows.iter().any(|flow| !column.read(flow).to_string().is_empty());
+    let columns = weir_fields::transaction_columns(false, true).into_iter();
+    columns.filter(|column| !LEFT_OUT.contains(&column.name)).filter(has_value).collect()
 }
 
 /// Lines of prose, each wrapped at the width of the terminal.
@@ -266,11 +288,11 @@ pub(super) mod tests {
 
     #[test]
     fn narrow_terminal_loses_columns_and_folds_only_long_addresses() {
-        let wide = table(&[udp(100), udp(99)], 2, None, None, true, None, Some(200));
-        assert_eq!(wide, table(&[udp(100), udp(99)], 2, None, None, true, None, None));
+        let wide = table(&[udp(100), udp(99)], 2, &Layout::default(), None, Some(200));
+        assert_eq!(wide, table(&[udp(100), udp(99)], 2, &Layout::default(), None, None));
         assert_eq!(wide.lines().count(), 4);
         for width in [90, 80, 70] {
-            let narrow = table(&[udp(100), udp(99)], 2, None, None, true, None, Some(width));
+            let narrow = table(&[udp(100), udp(99)], 2, &Layout::default(), None, Some(width));
             // Headings, a line for each flow, and the two lines below.
             assert_eq!(narrow.lines().count(), 5, "{narrow}");
             assert!(narrow.lines().all(|line| line.chars().count() <= width), "{narrow}");
@@ -280,7 +302,8 @@ pub(super) mod tests {
         // What the table is sorted by is the last to be left out.
         for name in ["duration", "start_time", "rev_packets", "rtt"] {
             let order = RecordOrder::new(&name.parse().unwrap()).unwrap();
-            let sorted = table(&[udp(100), udp(99)], 2, Some(order), None, true, None, Some(80));
+            let sorted =
+                table(&[udp(100), udp(99)], 2, &Layout { order: Some(order), ..Layout::default() }, None, Some(80));
             let heading = match name {
                 "start_time" => " UTC",
                 "rev_packets" => "←pkts",
@@ -292,7 +315,7 @@ pub(super) mod tests {
         let mut long = udp(100);
         long.network = Network::Ipv6;
         (long.source, long.destination) = ([0xab; 16], [0xcd; 16]);
-        let folded = table(&[long], 1, None, None, true, None, Some(80));
+        let folded = table(&[long], 1, &Layout::default(), None, Some(80));
         assert!(folded.contains("duration") && !folded.contains("left out"), "{folded}");
     }
 
@@ -303,7 +326,7 @@ pub(super) mod tests {
         flow.reverse = flow.forward;
         flow.forward.tcp_flags = 0x1b;
         flow.end_reason = EndReason::EndOfFlow;
-        let text = table(&[flow], 1, None, None, true, None, None);
+        let text = table(&[flow], 1, &Layout::default(), None, None);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(text.contains(" SAPF ") && text.contains(" end\n"), "{text}");
     }
@@ -314,7 +337,7 @@ pub(super) mod tests {
         flow.protocol = 1;
         flow.reverse = Direction { packets: 1, icmp: [3, 1], vlan: 7, ..flow.forward };
         flow.forward = Direction::default();
-        let text = table(&[flow], 1, None, None, true, None, None);
+        let text = table(&[flow], 1, &Layout::default(), None, None);
         assert!(text.contains("icmp 3/1") && text.contains(" 7\n"), "{text}");
     }
 }

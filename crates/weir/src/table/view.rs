@@ -454,6 +454,7 @@ impl ViewTable {
             .filter(|_| noun == "interval" && self.is_known(Metric::Bytes))
             .and_then(|ns| self.partial_intervals(ns))
             .unwrap_or_default();
+        text += &self.of_first_alone().map_or_else(String::new, |sentence| format!("{sentence}\n"));
         let (spread, uncut) = (view.spread_flows(), view.long_flows());
         if spread > 0 {
             text += &format!(
@@ -470,6 +471,15 @@ impl ViewTable {
         text
     }
 
+    /// That sums of a flow with several questions or requests are in the group of the first one.
+    fn of_first_alone(&self) -> Option<String> {
+        let (field, number) = self.view.settings().of_first_alone()?;
+        Some(format!(
+            "{field} is that of the first one of a flow, and its sums count all of them: --where '{number} = 1' selects flows \
+             with one, records of --transactions have each"
+        ))
+    }
+
     /// What `--groups` limits the number of.
     fn limited(&self) -> &'static str {
         match (self.view.settings().every_ns, self.fields().is_empty()) {
@@ -484,6 +494,7 @@ impl ViewTable {
         let view = &self.view;
         let memory = units::quantity(view.memory_bytes() as u64, "B");
         info!(groups = view.groups(), memory, "view written");
+        self.of_first_alone().into_iter().for_each(|sentence| warn!("{sentence}"));
         if let Some(others) = view.others() {
             let (bytes, groups) = (others.all_bytes(), view.settings().groups);
             warn!(bytes, "{} that did not fit are summed up as others (--groups {groups})", self.limited());

@@ -88,6 +88,9 @@ pub fn run(arguments: &Top) -> Result<RunStatus, Error> {
     remote.set_limit(timing.http_answer);
     if about.mode == Mode::View {
         refuse_rate(&settings)?;
+        if !about.has_history {
+            return Err(TopError::NoFlows { target: arguments.target.clone() }.into());
+        }
     }
     let mut state = State::new(settings, about);
     state.try_filter();

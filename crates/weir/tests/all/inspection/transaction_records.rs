@@ -205,6 +205,16 @@ fn stores_of_transactions_have_views() {
     let urls =
         success(["read", &store, "-q", "--where", "http_path = /not-there", "--fields", "http_status", "-o", "csv:-"]);
     assert_eq!(urls, "http_status\n404\n");
+    // Packets and octets of transactions are not known, and no sum of a flow is in the group of its first question.
+    let table = success(["read", &store, "--where", "dns_rcode = NXDOMAIN"]);
+    for part in ["not-there.example", "2 transactions, by start_time", "records    2 transactions of "] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    assert!(["bytes", "packets", "http_host", "0B"].iter().all(|part| !table.contains(part)), "{table}");
+    let failed = success(["read", &store, "--by", "dns_name", "--sort", "dns_failed"]);
+    assert!(!failed.contains("first one"), "{failed}");
+    let error = failure(1, ["read", &store, "--sort", "response"]);
+    assert!(error.contains("transactions do not have response: dns_response_ns, http_response_mean_ns"), "{error}");
 }
 
 #[test]

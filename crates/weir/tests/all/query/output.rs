@@ -174,7 +174,7 @@ fn usage_errors_need_no_library() {
         (&["query", "top-talker"], "do you mean top-talkers?"),
         (&["query", "host"], "needs an address"),
         (&["query", "host", "x"], "no address"),
-        (&["query", "top-ports", "x"], "only the question host"),
+        (&["query", "top-ports", "x"], "is not part of the question"),
         (&["query", " "], "empty"),
         (&["query", "select 1", "-o", "x.txt"], "--format"),
         (&["query", "select 1", "--format", "parquet"], "-o FILE.parquet"),
