@@ -248,7 +248,7 @@ impl CaptureReport {
             (self.counts.not_matching, "filtered"),
             (self.counts.not_tcp, "not TCP"),
             (self.counts.without_ports, "TCP without ports"),
-            (packets.refused.total(), if only_non_ip { "refused (not IP)" } else { "refused" }),
+            (packets.refused.total(), if only_non_ip { "not IP" } else { "refused by the decoder" }),
             (self.left_out(), "left out (see the notes)"),
         ] {
             if count > 0 {

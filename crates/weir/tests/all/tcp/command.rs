@@ -476,12 +476,12 @@ fn the_page_is_well_formed_and_loads_nothing() {
 fn the_ledger_balances() {
     let capture = small().frame(START + 2, 0, &testbed::arp()).saved();
     let out = printed(&capture, &["--engine", "cpu"]);
-    assert!(out.contains("13 received, 8 analysed, 4 not TCP, 1 refused (not IP)\n"), "{out}");
+    assert!(out.contains("13 received, 8 analysed, 4 not TCP, 1 not IP\n"), "{out}");
     let damaged = small().frame(START + 2, 0, &ipv4(6, [1; 4], [2; 4], &[])[..20]).saved();
     let (code, out, err) = weir(arguments!["tcp", damaged, "-v"]);
     assert_eq!(code, 0);
     assert!(
-        out.contains("8 analysed, 4 not TCP, 1 refused\n") && err.contains("- refused, ipv4_truncated"),
+        out.contains("8 analysed, 4 not TCP, 1 refused by the decoder\n") && err.contains("- refused, ipv4_truncated"),
         "{out}{err}"
     );
     let (code, err, ledger) = ledger_of(["tcp", capture.name(), "-v", "--engine", "cpu"]);
