@@ -45,6 +45,9 @@ export interface Chooser {
     go?: (where: string) => void;
 }
 
+/** Characters of the longest address with a port. */
+const SHORT = 47;
+
 /** How the group of a row is added to the filter, and the sentence for it; without a function if the language cannot say it. */
 export function choice(row: Flow, by: string, { fields, where, go }: Chooser): { choose?: () => void; title: string } {
     if (!go) return { title: '' };
@@ -57,10 +60,13 @@ export function choice(row: Flow, by: string, { fields, where, go }: Chooser): {
 function Group({ row, by, chooser, name }: { row: Flow; by: string; chooser: Chooser; name: string }) {
     if (!isGroup(row)) return <span class="note">{othersText(row)}</span>;
     const { choose, title } = choice(row, by, chooser);
-    const words = <Named text={groupText(row, by)} name={name} />;
-    if (!choose) return <span title={title || undefined}>{words}</span>;
+    const text = groupText(row, by);
+    const words = <Named text={text} name={name} />;
+    // An address and its port stay in one line, where there is room.
+    const width = text.length <= SHORT ? 'short' : '';
+    if (!choose) return <span class={width} title={title || undefined}>{words}</span>;
     return (
-        <button type="button" class="plain group" title={title} onClick={choose}>
+        <button type="button" class={`plain group ${width}`} title={title} onClick={choose}>
             {words}
         </button>
     );
