@@ -1,6 +1,6 @@
 # Weir: all tasks as targets. Start with `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test-fast test test-web screenshots ci build web site query bench benches deny fuzz miri cuda docs packages release test-packages captures truth soak test-servers test-kafka image test-image clean
+.PHONY: help demo check test-fast test test-web screenshots ci build web site query bench benches deny fuzz miri cuda docs packages release test-packages wheel test-python captures truth soak test-servers test-kafka image test-image clean
 
 SECONDS_EACH ?= 30
 
@@ -76,6 +76,15 @@ release: ## Build packages, SBOM, checksums, and sign them with KEY=FILE of ssh-
 test-packages: packages ## Install, run, upgrade and remove the packages in clean systems (needs root and mmdebstrap).
 	@scripts/bootstrap test-packages
 	@scripts/test-packages
+
+wheel: ## Build the Python package into target/wheels, for Python 3.10 and later (downloads as packages, and 11 MB).
+	@scripts/bootstrap wheel
+	@scripts/wheel
+
+test-python: ## Build the Python package with a debug program and test it in a clean environment (downloads 200 MB).
+	@scripts/bootstrap test-python
+	@scripts/with-rust cargo build --locked --bin weir
+	@scripts/test-python
 
 soak: ## Run a probe for HOURS=1 while its surroundings fail, checked every minute (needs root).
 	@scripts/bootstrap build
