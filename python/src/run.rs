@@ -147,7 +147,7 @@ impl Run {
             return Err(raised);
         }
         if self.is_closed.load(Ordering::Relaxed) {
-            return Ok(None);
+            return Err(Error::new_err("these flows were closed before their end"));
         }
         let status = wait(&self.process, &self.watch)?;
         let messages = stream.messages.next(true);

@@ -80,11 +80,12 @@ class Flows(_native.Source):
         self._take_failure()
         try:
             return take(self)
+        # Also Ctrl-C, of which a library may have made an error of its own.
         except BaseException as error:
             failure = self._take_failure()
-            if failure is None:
+            if failure is None or isinstance(error, KeyboardInterrupt):
                 raise
-            raise failure from (None if isinstance(error, KeyboardInterrupt) else error)
+            raise failure from None
 
     def __enter__(self) -> "Flows":
         return self

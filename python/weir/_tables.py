@@ -1,6 +1,7 @@
 """Tables of other libraries, from an object with `__arrow_c_stream__`."""
 
-from typing import Any
+import threading
+from typing import Any, Callable, List
 
 
 def to_arrow(stream: Any) -> Any:
@@ -42,6 +43,34 @@ def answer(stream: Any, query: str) -> Any:
         raise ImportError("sql() needs DuckDB: pip install duckdb") from None
     connection = duckdb.connect()
     connection.register("flows", stream)
-    connection.execute(f"create temporary table weir_answer as from ({query.strip().rstrip(';')}\n)")
+    _interruptible(
+        lambda: connection.execute(f"create temporary table weir_answer as from ({query.strip().rstrip(';')}\n)"),
+        stream.close,
+    )
     connection.unregister("flows")
     return connection.table("weir_answer")
+
+
+def _interruptible(call: Callable[[], Any], end: Callable[[], None]) -> None:
+    """Calls in another thread: this one handles Ctrl-C, and `end` lets the call return then.
+
+    DuckDB reads a stream in threads of its own, which handle no signal, and waits for them.
+    """
+    errors: List[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        end()
+        thread.join()
+        raise
+    for error in errors:
+        raise error

@@ -346,9 +346,10 @@ type Format = fn(&CaptureReport, &mut dyn Write) -> io::Result<()>;
 type Output<'a> = (&'static str, &'a Path, Format);
 
 fn outputs(tcp: &Tcp) -> Vec<Output<'_>> {
-    let all: [(_, _, Format); 3] = [
+    let all: [(_, _, Format); 4] = [
         ("--json", &tcp.json, CaptureReport::write_json),
         ("--csv", &tcp.csv, CaptureReport::write_csv),
+        ("--arrow", &tcp.arrow, CaptureReport::write_arrow),
         ("--html", &tcp.html, CaptureReport::write_html),
     ];
     all.into_iter().filter_map(|(option, path, format)| Some((option, path.as_deref()?, format))).collect()

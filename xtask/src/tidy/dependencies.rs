@@ -35,7 +35,7 @@ const ALLOWED: [(&str, &str); 35] = [
     ("store", "fields flow ledger text"),
     ("tcp", "packet"),
     ("tcp-batch", "packet tcp"),
-    ("tcp-report", "capture export fields flow ledger packet plot tcp tcp-batch text"),
+    ("tcp-report", "capture export fields flow ledger packet plot store tcp tcp-batch text"),
     ("testbed", "capture packet trafficgen"),
     ("testkit", "capture export flow ledger packet probe tcp trafficgen"),
     ("text", ""),

@@ -6,7 +6,7 @@
 //!
 //! The tables of FlatBuffers are written slot by slot: the crate `arrow-ipc` takes four CPU minutes to build.
 
-use crate::rows::{ColumnRows, Row, Rows, Values};
+use crate::rows::{ColumnRows, Row, Rows, Texts, Values};
 use crate::schema::{RowForm, file_metadata};
 use flatbuffers::{FlatBufferBuilder, TableFinishedWIPOffset, WIPOffset};
 use weir_fields::{Column, ColumnKind};
@@ -62,15 +62,49 @@ const TIMESTAMP: u8 = 10;
 const DOUBLE: i16 = 2;
 const NANOSECONDS: i16 = 3;
 
+/// A column that is not in the catalogue of fields: of integers, or else of texts.
+#[derive(Clone, Copy, Debug)]
+pub struct ReportColumn {
+    /// Name, also in JSON and CSV.
+    pub name: &'static str,
+    /// Whether its values are integers.
+    pub is_integer: bool,
+    /// Unit of the values, or "".
+    pub unit: &'static str,
+    /// What the column means, in a sentence.
+    pub description: &'static str,
+}
+
+/// A value of such a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportValue<'a> {
+    /// It does not apply.
+    None,
+    /// Of a column of integers.
+    Integer(i64),
+    /// Of a column of texts.
+    Text(&'a str),
+}
+
 /// Rows that are encoded together.
 pub struct ArrowRows {
     rows: Rows,
+    /// Columns behind those of the catalogue: which rows have a value, and the values.
+    others: Vec<(ReportColumn, Vec<i16>, Values)>,
 }
 
 impl ArrowRows {
     /// No rows of these columns.
     pub fn new(columns: &[&'static Column]) -> Self {
-        Self { rows: Rows::new(columns) }
+        Self::with_report_columns(columns, &[])
+    }
+
+    /// No rows of these columns, and of others behind them.
+    pub fn with_report_columns(columns: &[&'static Column], others: &[ReportColumn]) -> Self {
+        let values =
+            |is_integer| if is_integer { Values::Integers(Vec::new()) } else { Values::Texts(Texts::default()) };
+        let others = others.iter().map(|column| (*column, Vec::new(), values(column.is_integer))).collect();
+        Self { rows: Rows::new(columns), others }
     }
 
     /// Number of rows.
@@ -93,10 +127,38 @@ impl ArrowRows {
         self.rows.push(rows);
     }
 
+    /// Appends a row, and its values in the columns that are not in the catalogue.
+    pub fn push_report(&mut self, row: Row<'_>, others: &[ReportValue<'_>]) {
+        self.rows.push(&[row]);
+        for ((_, present, values), value) in self.others.iter_mut().zip(others) {
+            let is_present = match (values, value) {
+                (Values::Integers(integers), ReportValue::Integer(integer)) => {
+                    integers.push(*integer);
+                    true
+                }
+                (Values::Texts(texts), ReportValue::Text(text)) => {
+                    texts.push_text(text);
+                    true
+                }
+                _ => false,
+            };
+            present.push(i16::from(is_present));
+        }
+    }
+
     /// Appends the message with which a stream begins.
     pub fn encode_schema(&self, form: RowForm, out: &mut Vec<u8>) {
         let mut flat = Flat::new();
-        let fields: Vec<Table> = self.rows.columns.iter().map(|of| field(&mut flat, of.column)).collect();
+        let own = self
+            .rows
+            .columns
+            .iter()
+            .map(|ColumnRows { column, .. }| (column.name, column.kind, column.unit, column.description));
+        let others = self.others.iter().map(|(column, ..)| {
+            let kind = if column.is_integer { ColumnKind::Integer } else { ColumnKind::Word };
+            (column.name, kind, column.unit, column.description)
+        });
+        let fields: Vec<Table> = own.chain(others).map(|column| field(&mut flat, column)).collect();
         let fields = flat.create_vector(&fields);
         let entries = file_metadata(form).map(|(key, value)| entry(&mut flat, key, value)).collect::<Vec<_>>();
         let metadata = flat.create_vector(&entries);
@@ -110,7 +172,8 @@ impl ArrowRows {
     /// Appends a message with the rows, and removes them.
     pub fn encode(&mut self, out: &mut Vec<u8>) {
         let mut body = Body { rows: self.rows.len, ..Body::default() };
-        self.rows.columns.iter_mut().for_each(|of| body.append(of));
+        self.rows.columns.iter_mut().for_each(|of| body.append(&mut of.present, &mut of.values));
+        self.others.iter_mut().for_each(|(_, present, values)| body.append(present, values));
         let mut flat = Flat::new();
         let nodes = pairs(&mut flat, &body.nodes);
         let buffers = pairs(&mut flat, &body.buffers);
@@ -136,14 +199,15 @@ struct Body {
 }
 
 impl Body {
-    fn append(&mut self, of: &mut ColumnRows) {
-        let present = &of.present;
+    /// Appends the values of a column, and removes them.
+    fn append(&mut self, levels: &mut Vec<i16>, values: &mut Values) {
+        let present = &*levels;
         let nulls = present.iter().filter(|level| **level == 0).count();
         self.nodes.push([self.rows as i64, nulls as i64]);
         // Without nulls, the bits that say which rows have values are left out.
         let bits = present.chunks(8).filter(|_| nulls > 0);
         self.push(bits.map(|rows| (0..).zip(rows).fold(0, |octet, (bit, level)| octet | u8::from(*level > 0) << bit)));
-        match &mut of.values {
+        match values {
             Values::Times(micros, rests) => {
                 let ns = |(micros, rest): (&i64, &i32)| micros.saturating_mul(NS_PER_MICROSECOND) + i64::from(*rest);
                 self.push_rows(present, micros.iter().zip(&*rests).map(ns).map(i64::to_le_bytes));
@@ -166,7 +230,7 @@ impl Body {
                 self.push(texts.octets.drain(..));
             }
         }
-        of.present.clear();
+        levels.clear();
     }
 
     /// A buffer of values of 8 octets: 0 for null.
@@ -183,11 +247,12 @@ impl Body {
     }
 }
 
-fn field(flat: &mut Flat, column: &Column) -> Table {
-    let name = flat.create_string(column.name);
-    let (type_type, of_type) = column_type(flat, column.kind);
+/// A column, of its name, kind, unit and sentence.
+fn field(flat: &mut Flat, (name, kind, unit, description): (&str, ColumnKind, &str, &str)) -> Table {
+    let name = flat.create_string(name);
+    let (type_type, of_type) = column_type(flat, kind);
     let children = flat.create_vector::<Table>(&[]);
-    let entries = [("unit", column.unit), ("description", column.description)];
+    let entries = [("unit", unit), ("description", description)];
     let entries = entries.map(|(key, value)| entry(flat, key, value));
     let metadata = flat.create_vector(&entries);
     let field = flat.start_table();

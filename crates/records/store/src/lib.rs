@@ -28,7 +28,7 @@ mod text_column;
 mod times;
 mod writer;
 
-pub use arrow::{ARROW_END, ARROW_ROWS, ArrowRows};
+pub use arrow::{ARROW_END, ARROW_ROWS, ArrowRows, ReportColumn, ReportValue};
 pub use compaction::{Compacted, compact_hour};
 pub use error::Error;
 pub use folder::{Content, Folder, Hour, StoredFile, lock_of};

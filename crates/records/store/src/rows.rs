@@ -209,6 +209,12 @@ impl Texts {
         self.ends.push(self.octets.len());
     }
 
+    /// Appends a text as it is.
+    pub fn push_text(&mut self, text: &str) {
+        self.octets.extend(text.as_bytes());
+        self.ends.push(self.octets.len());
+    }
+
     /// The text that all are.
     fn uniform(&self) -> Option<UniformValue> {
         let Some(&length) = self.ends.first() else { return Some(UniformValue::None(Physical::BYTE_ARRAY)) };

@@ -1,5 +1,6 @@
 //! The report for programs: one JSON object, or CSV with a line per connection.
 
+use crate::arrow::REPORT_COLUMNS;
 use crate::connection::Connection;
 use crate::delay::Delay;
 use crate::failure::Failure;
@@ -66,7 +67,7 @@ impl CaptureReport {
             return lines.try_for_each(|line| writeln!(out, "{line}"));
         }
         let names = tcp_columns().iter().map(|column| column.name);
-        let mut text = names.chain(REPORT_FIELDS).collect::<Vec<_>>().join(",").into_bytes();
+        let mut text = names.chain(REPORT_COLUMNS.map(|column| column.name)).collect::<Vec<_>>().join(",").into_bytes();
         text.push(b'\n');
         for connection in &self.connections {
             append_tcp_csv(&connection.to_flow_record(), &mut text);
@@ -162,10 +163,6 @@ impl CaptureReport {
     }
 }
 
-/// The fields of a connection that flow records do not have.
-const REPORT_FIELDS: [&str; 7] =
-    ["number", "failure", "delay", "network_delay_ns", "server_delay_ns", "client_delay_ns", "other_delay_ns"];
-
 fn report_fields(connection: &Connection) -> impl Iterator<Item = (&'static str, Value)> {
     let delay = connection.delay();
     let delays = connection.delays();
@@ -179,7 +176,7 @@ fn report_fields(connection: &Connection) -> impl Iterator<Item = (&'static str,
         time(delays.client_ns),
         time(delays.other_ns),
     ];
-    REPORT_FIELDS.into_iter().zip(values)
+    REPORT_COLUMNS.into_iter().map(|column| column.name).zip(values)
 }
 
 fn class_key(class: SegmentClass) -> String {

@@ -3,8 +3,8 @@
 //!
 //! In: TCP packets; [`PacketReader`] reads them from a source. Out: a [`CaptureReport`] from an
 //! [`Analysis`]: connections in the order of a ranking, totals, histograms, and a comparison with
-//! the rule of most tools. It can be written as text, HTML, SVG, JSON and CSV, and lists the
-//! segments of one connection ([`CaptureReport::explain`]). Time lines of connections
+//! the rule of most tools. It can be written as text, HTML, SVG, JSON, CSV and Arrow, and
+//! lists the segments of one connection ([`CaptureReport::explain`]). Time lines of connections
 //! ([`CaptureReport::read_time_lines`]) and segments need another reading of the capture.
 //! Invariants: packets received = refused + outside the times + not matching + not TCP + without
 //! ports + left out + analysed, and the packets of all connections, also of those that are not
@@ -18,6 +18,7 @@
 #[cfg(test)]
 extern crate self as weir_tcp_report;
 
+mod arrow;
 mod comparison;
 mod connection;
 mod connection_table;

@@ -87,7 +87,7 @@ pub struct Tcp {
 
     /// Explain one connection segment by segment. CONNECTION is its number in the list (#3), both endpoints
     /// (192.0.2.1:80-192.0.2.2:4000), its Community ID, or a part that identifies it (:4000). Reads the capture more than once
-    #[arg(long, value_name = "CONNECTION", value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["json", "csv", "html", "svg", "compare"], help_heading = ANALYSIS)]
+    #[arg(long, value_name = "CONNECTION", value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["json", "csv", "arrow", "html", "svg", "compare"], help_heading = ANALYSIS)]
     pub explain: Option<String>,
 
     /// Also count retransmissions by the simple rule "same addresses, ports and sequence number as before", and list the
@@ -102,6 +102,11 @@ pub struct Tcp {
     /// Write all connections as CSV. Use - for standard output, where it replaces the report
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub csv: Option<PathBuf>,
+
+    /// Write all connections as a stream of Apache Arrow, with the columns of CSV. Use - for standard output, where it
+    /// replaces the report
+    #[arg(long, value_name = "FILE", conflicts_with = "by", help_heading = OUTPUT)]
+    pub arrow: Option<PathBuf>,
 
     /// Write the report with plots and time lines as one self-contained HTML page. Reads the capture twice
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]

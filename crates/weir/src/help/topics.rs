@@ -26,7 +26,7 @@ const PAGES: &[(&str, &str)] = pages!(
     "af_packet" "af_xdp" "anonymise" "applications" "bench" "bypass" "clickhouse" "collectors" "comparison"
     "conformance" "containers" "control" "cookbook" "doctor" "dpdk" "egress" "enrichment" "faults" "fields" "glossary" "inputs"
     "install" "ipfix-files" "kafka" "metering" "nfdump-files" "operating" "outputs" "overload" "packages" "packet-records"
-    "page" "performance" "probe" "query" "quick-start" "read" "recorder" "reference" "rules" "scale" "sizing"
+    "page" "performance" "probe" "python" "query" "quick-start" "read" "recorder" "reference" "rules" "scale" "sizing"
     "store" "synth" "tcp" "top" "transactions" "troubleshooting" "view" "views"
 );
 

@@ -133,7 +133,12 @@ impl RowWriter for ArrowStream {
     }
 
     fn tick(&mut self) -> Result<(), Error> {
-        if self.rows.is_empty() || self.written.elapsed() < LONGEST_WAIT { Ok(()) } else { self.flush() }
+        // The schema does not wait for rows: a reader learns the columns from it.
+        let is_due = match self.rows.is_empty() {
+            true => !self.buffer.is_empty(),
+            false => self.written.elapsed() >= LONGEST_WAIT,
+        };
+        if is_due { self.flush() } else { Ok(()) }
     }
 
     fn finish(&mut self) -> Result<(), Error> {

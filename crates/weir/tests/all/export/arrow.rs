@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use std::fs;
+use std::io::{Read, Write};
+use std::process::Stdio;
 use testbed::{arguments, assert_usage_errors, captures, command, success, weir};
 
 /// A table of FlatBuffers.
@@ -181,4 +183,38 @@ fn a_stream_without_rows_has_columns_and_an_end() {
     let live = command().args(["probe", "-i", "synth:mix,packets=500", "-o", "arrow:-"]).output().unwrap();
     assert!(live.status.success(), "{}", String::from_utf8_lossy(&live.stderr));
     assert!(rows(&live.stdout).len() > 10);
+}
+
+#[test]
+fn the_columns_come_before_the_first_row() {
+    let mut read = command().args(["read", "-", "-q", "-o", "arrow:-?fields=src_ip"]).stdin(Stdio::piped());
+    let mut process = read.stdout(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+    // A header, and no end: no row can come.
+    input.write_all(&fs::read(captures().join("web.pcap")).unwrap()[..24]).unwrap();
+    let mut octets = vec![0; 8];
+    output.read_exact(&mut octets).unwrap();
+    assert!(u32::from_le_bytes(number(&octets, 4)) > 0);
+    drop(input);
+    output.read_to_end(&mut octets).unwrap();
+    assert!(process.wait().unwrap().success());
+    assert_eq!(messages(&octets).len(), 1);
+}
+
+#[test]
+fn connections_as_arrow_are_those_of_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let [stream, json] = ["tcp.arrows", "tcp.json"].map(|name| folder.path().join(name).display().to_string());
+    success(arguments!["tcp", "synth:lossy,flows=40,packets=8k,seed=2", "-q", "--arrow", stream, "--json", json]);
+    let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let rows = rows(&fs::read(&stream).unwrap());
+    let expected = report["list"].as_array().unwrap();
+    assert!(expected.len() >= 40);
+    assert_eq!(rows.len(), expected.len());
+    for (row, expected) in rows.iter().zip(expected) {
+        for (name, value) in expected.as_object().unwrap() {
+            assert_eq!(&row[name], value, "{name}");
+        }
+    }
+    assert_usage_errors(&[(&["tcp", "-", "--arrow", "x", "--by", "server"], "cannot be used with")]);
 }
