@@ -139,7 +139,9 @@ impl Reader {
             None => self.run.insert(self.shared.take_run()?),
         };
         let batch = run.next_batch()?;
-        if batch.is_none() && let Some(ledger) = run.ledger() {
+        if batch.is_none()
+            && let Some(ledger) = run.ledger()
+        {
             self.shared.state().ledger = Some(ledger);
         }
         Ok(batch)

@@ -52,7 +52,8 @@ impl Messages {
 /// The sentences of the program, without its name and what helps on a command line only.
 fn sentences(text: &str) -> Option<String> {
     let line = |line: &str| {
-        let line = ["weir: ", "error: ", "warning: "].iter().fold(line, |line, word| line.strip_prefix(word).unwrap_or(line));
+        let line =
+            ["weir: ", "error: ", "warning: "].iter().fold(line, |line, word| line.strip_prefix(word).unwrap_or(line));
         line.trim_end().to_owned()
     };
     let is_for_terminals = |line: &&str| line.starts_with("For more information, try") || line.starts_with("Usage: ");

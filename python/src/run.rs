@@ -119,7 +119,8 @@ impl Run {
     /// The run has failed, or a signal has raised an exception. The run is at its end then.
     pub fn next_batch(&self) -> PyResult<Option<RecordBatch>> {
         if !self.is_own() {
-            let sentence = "these flows belong to the process that asked for them, before a fork; ask again in this one";
+            let sentence =
+                "these flows belong to the process that asked for them, before a fork; ask again in this one";
             return Err(Error::new_err(sentence));
         }
         let mut stream = lock(&self.stream);
@@ -161,7 +162,9 @@ impl Run {
         *lock(&self.ledger) = stream.read_ledger();
         match messages {
             Some(text) => warn(&text).map(|()| None),
-            None if !is_complete && stream.messages.is_empty() => warn("not all packets or flows are in it").map(|()| None),
+            None if !is_complete && stream.messages.is_empty() => {
+                warn("not all packets or flows are in it").map(|()| None)
+            }
             None => Ok(None),
         }
     }
@@ -290,11 +293,15 @@ fn not_started(what: &str, error: &io::Error) -> PyErr {
 
 fn failure(status: Option<ExitStatus>, messages: Option<String>) -> PyErr {
     let text = match status {
-        None => "how weir has ended is not known: another part of this process has waited for all of its children".into(),
+        None => {
+            "how weir has ended is not known: another part of this process has waited for all of its children".into()
+        }
         Some(status) => match (messages, status.signal()) {
             (Some(text), None) => text,
             (None, None) => format!("weir has ended with code {}", status.code().unwrap_or_default()),
-            (text, Some(signal)) => format!("weir was ended by signal {signal}{}", text.map(|text| format!(": {text}")).unwrap_or_default()),
+            (text, Some(signal)) => {
+                format!("weir was ended by signal {signal}{}", text.map(|text| format!(": {text}")).unwrap_or_default())
+            }
         },
     };
     Error::new_err(text)

@@ -1,6 +1,7 @@
 """Columns and values of flows, compared with what the program writes as JSON."""
 
 import datetime
+import json
 import pathlib
 import tempfile
 
@@ -67,6 +68,13 @@ class Values(Case):
             self.assertEqual(weir.store(store, to="2020-01-01").arrow().num_rows, 0)
             self.assertGreater(weir.store(store, from_=begin.replace(tzinfo=datetime.timezone.utc)).arrow().num_rows, 0)
 
+    def test_connections_are_those_of_json(self):
+        flows = weir.tcp(WEB, sort="start")
+        expected = json.loads(program("tcp", str(WEB), "-q", "--json", "-", "--sort", "start")[0])["list"]
+        self.compare(flows, expected)
+        self.assertEqual(flows.ledger["packets"]["received"], 120)
+        self.assertEqual(len(expected), weir.tcp(WEB, where="tcp").arrow().num_rows)
+
     def test_a_stream_of_no_flow_has_the_columns(self):
         table = weir.read(WEB, where="port 1", fields="src_ip,bytes").arrow()
         self.assertEqual((table.num_rows, table.column_names), (0, ["src_ip", "bytes"]))
@@ -120,7 +128,7 @@ class Tables(Case):
         import polars
         import pyarrow
 
-        sizes = [len(batch) for batch in weir.read("synth:mix,flows=20000,packets=40000")]
+        sizes = [len(batch) for batch in weir.read("synth:mix,flows=50000,packets=60000")]
         self.assertLessEqual(max(sizes), 8192)
         self.assertGreater(len(sizes), 1)
         batch, = weir.read(WEB)

@@ -83,6 +83,9 @@ class Flows(_native.Source):
         # Also Ctrl-C, of which a library may have made an error of its own.
         except BaseException as error:
             failure = self._take_failure()
+            if isinstance(failure or error, KeyboardInterrupt):
+                # Notebooks keep the last traceback, and with it this object.
+                self.close()
             if failure is None or isinstance(error, KeyboardInterrupt):
                 raise
             raise failure from None

@@ -69,8 +69,10 @@ def _interruptible(call: Callable[[], Any], end: Callable[[], None]) -> None:
     try:
         thread.join()
     except BaseException:
-        end()
-        thread.join()
+        # It may be about to start the program.
+        while thread.is_alive():
+            end()
+            thread.join(0.1)
         raise
     for error in errors:
         raise error

@@ -187,8 +187,9 @@ fn a_stream_without_rows_has_columns_and_an_end() {
 
 #[test]
 fn the_columns_come_before_the_first_row() {
-    let mut read = command().args(["read", "-", "-q", "-o", "arrow:-?fields=src_ip"]).stdin(Stdio::piped());
-    let mut process = read.stdout(Stdio::piped()).spawn().unwrap();
+    let mut read = command();
+    read.args(["read", "-", "-q", "-o", "arrow:-?fields=src_ip"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = read.spawn().unwrap();
     let (mut input, mut output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
     // A header, and no end: no row can come.
     input.write_all(&fs::read(captures().join("web.pcap")).unwrap()[..24]).unwrap();
