@@ -44,7 +44,12 @@ def json_flows(*arguments):
 
 def children():
     """Processes that this one has started, also those that have ended and were not reaped."""
-    return {child for task in pathlib.Path("/proc/self/task").iterdir() for child in (task / "children").read_text().split()}
+    found = set()
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        # A thread may end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.update((task / "children").read_text().split())
+    return found
 
 
 def wait_until(condition, what):

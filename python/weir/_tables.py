@@ -1,6 +1,7 @@
 """Tables of other libraries, from an object with `__arrow_c_stream__`."""
 
 import threading
+import time
 from typing import Any, Callable, List
 
 
@@ -41,38 +42,42 @@ def answer(stream: Any, query: str) -> Any:
         import duckdb
     except ImportError:
         raise ImportError("sql() needs DuckDB: pip install duckdb") from None
-    connection = duckdb.connect()
-    connection.register("flows", stream)
-    _interruptible(
-        lambda: connection.execute(f"create temporary table weir_answer as from ({query.strip().rstrip(';')}\n)"),
-        stream.close,
-    )
-    connection.unregister("flows")
-    return connection.table("weir_answer")
+
+    def ask() -> Any:
+        connection = duckdb.connect()
+        connection.register("flows", stream)
+        connection.execute(f"create temporary table weir_answer as from ({query.strip().rstrip(';')}\n)")
+        connection.unregister("flows")
+        return connection.table("weir_answer")
+
+    return _interruptible(ask, stream.close)
 
 
-def _interruptible(call: Callable[[], Any], end: Callable[[], None]) -> None:
+def _interruptible(call: Callable[[], Any], end: Callable[[], None]) -> Any:
     """Calls in another thread: this one handles Ctrl-C, and `end` lets the call return then.
 
-    DuckDB reads a stream in threads of its own, which handle no signal, and waits for them.
+    DuckDB reads a stream in threads of its own, which handle no signal, and waits for them. In the thread that handles
+    signals, it makes errors of its own of some.
     """
+    results: List[Any] = []
     errors: List[BaseException] = []
 
     def run() -> None:
         try:
-            call()
+            results.append(call())
         except BaseException as error:
             errors.append(error)
 
     thread = threading.Thread(target=run)
-    thread.start()
     try:
+        thread.start()
         thread.join()
     except BaseException:
-        # It may be about to start the program.
-        while thread.is_alive():
+        # It may be about to start, or to start the program.
+        while thread in threading.enumerate():
             end()
-            thread.join(0.1)
+            time.sleep(0.01)
         raise
     for error in errors:
         raise error
+    return results[0]
