@@ -4,12 +4,13 @@
 //! on. The first reader gets it. A library that only asks for the columns starts none.
 
 use crate::batch::{Batch, Field, fields, schema_capsule, stream_capsule};
-use crate::interpreter::{interrupt_again, without_lock};
+use crate::interpreter::{CLOSED, Error, interrupt_again, without_lock};
 use crate::run::{CommandLine, Run};
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What all readers share.
@@ -39,7 +40,7 @@ impl Source {
     #[new]
     #[pyo3(signature = (words, reads_input = false, progress = None))]
     fn new(python: Python<'_>, words: Vec<String>, reads_input: bool, progress: Option<Py<PyAny>>) -> PyResult<Self> {
-        let line = CommandLine { words, reads_input, progress };
+        let line = CommandLine { words, reads_input, progress, is_refused: Arc::default() };
         let first = line.start(python)?;
         let (schema, state) = (first.schema(), State { first: Some(Arc::new(first)), ..State::default() });
         Ok(Self(Arc::new(Shared { line, schema, state: Mutex::new(state) })))
@@ -85,6 +86,14 @@ impl Source {
     /// Asks the program to end, as Ctrl-C on its terminal does: flows that it still has are its last ones.
     fn stop(&self) {
         self.0.all_runs().iter().for_each(|run| run.stop());
+    }
+
+    /// Refuses all runs, also those that start, or allows them again.
+    fn _refuse(&self, python: Python<'_>, is_refused: bool) {
+        self.0.line.is_refused.store(is_refused, Ordering::Relaxed);
+        if is_refused {
+            self.close(python);
+        }
     }
 
     /// Ends the program at once.
@@ -185,6 +194,9 @@ impl Shared {
 
     /// The run that was started first, or a new one.
     fn take_run(&self) -> PyResult<Arc<Run>> {
+        if self.line.is_refused.load(Ordering::Relaxed) {
+            return Err(Error::new_err(CLOSED));
+        }
         let first = self.state().first.take().filter(|run| run.is_own());
         let run = match first {
             Some(run) => run,

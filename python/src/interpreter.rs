@@ -4,8 +4,11 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::{create_exception, intern};
 use std::ffi::CString;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Why a reader gets no further flows.
+pub const CLOSED: &str = "these flows were closed before their end";
 
 create_exception!(
     weir,
@@ -48,14 +51,16 @@ pub fn interrupt_again(error: &PyErr) {
 /// What is looked at while a run is waited for.
 pub struct Watch {
     progress: Option<Py<PyAny>>,
+    /// No run may go on.
+    is_refused: Arc<AtomicBool>,
     rows: AtomicU64,
     raised: Mutex<Option<PyErr>>,
 }
 
 impl Watch {
     /// `progress` is called with the rows so far, and whether these are all.
-    pub fn new(progress: Option<Py<PyAny>>) -> Self {
-        Self { progress, rows: AtomicU64::new(0), raised: Mutex::new(None) }
+    pub fn new(progress: Option<Py<PyAny>>, is_refused: Arc<AtomicBool>) -> Self {
+        Self { progress, is_refused, rows: AtomicU64::new(0), raised: Mutex::new(None) }
     }
 
     /// Rows up to now.
@@ -72,6 +77,10 @@ impl Watch {
     /// Runs the handlers of signals that have arrived, and shows the progress. Whether nothing was raised.
     pub fn look(&self) -> bool {
         self.show(false);
+        if self.is_refused.load(Ordering::Relaxed) {
+            self.raise(Error::new_err(CLOSED));
+            return false;
+        }
         // Only the main thread has signals to handle.
         let checked = Python::try_attach(|python| python.check_signals()).unwrap_or(Ok(()));
         checked.map_err(|error| self.raise(error)).is_ok()

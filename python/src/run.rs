@@ -3,7 +3,7 @@
 //! Input: a command line. Output: record batches, then the ledger. Invariants: a run that is given up is killed and
 //! reaped; in another process than the one that started it, after a fork, it cannot be read and ends nothing.
 
-use crate::interpreter::{Error, Watch, warn};
+use crate::interpreter::{CLOSED, Error, Watch, warn};
 use crate::messages::Messages;
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
@@ -36,6 +36,8 @@ pub struct CommandLine {
     pub reads_input: bool,
     /// Called with the rows so far, and whether these are all.
     pub progress: Option<Py<PyAny>>,
+    /// Whether no run may start or wait: one that starts can be ended by nothing else.
+    pub is_refused: Arc<AtomicBool>,
 }
 
 /// A process of `weir`, and its stream.
@@ -74,7 +76,7 @@ impl Run {
     /// # Errors
     /// It cannot be started, or it refuses its options or inputs.
     pub fn start(line: &CommandLine, progress: Option<Py<PyAny>>) -> PyResult<Self> {
-        let watch = Arc::new(Watch::new(progress));
+        let watch = Arc::new(Watch::new(progress, line.is_refused.clone()));
         let messages = Messages::new().map_err(|error| not_started("standard error", &error))?;
         let ledger = tempfile::Builder::new().prefix("weir-ledger-").tempfile();
         let ledger = ledger.map_err(|error| not_started("the file of the ledger", &error))?;
@@ -148,7 +150,7 @@ impl Run {
             return Err(raised);
         }
         if self.is_closed.load(Ordering::Relaxed) {
-            return Err(Error::new_err("these flows were closed before their end"));
+            return Err(Error::new_err(CLOSED));
         }
         let status = wait(&self.process, &self.watch)?;
         let messages = stream.messages.next(true);

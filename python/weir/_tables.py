@@ -50,11 +50,11 @@ def answer(stream: Any, query: str) -> Any:
         connection.unregister("flows")
         return connection.table("weir_answer")
 
-    return _interruptible(ask, stream.close)
+    return _interruptible(ask, stream)
 
 
-def _interruptible(call: Callable[[], Any], end: Callable[[], None]) -> Any:
-    """Calls in another thread: this one handles Ctrl-C, and `end` lets the call return then.
+def _interruptible(call: Callable[[], Any], stream: Any) -> Any:
+    """Calls in another thread: this one handles Ctrl-C, and ends the flows that the call waits for.
 
     DuckDB reads a stream in threads of its own, which handle no signal, and waits for them. In the thread that handles
     signals, it makes errors of its own of some.
@@ -75,8 +75,9 @@ def _interruptible(call: Callable[[], Any], end: Callable[[], None]) -> Any:
     except BaseException:
         # It may be about to start, or to start the program.
         while thread in threading.enumerate():
-            end()
+            stream._refuse(True)
             time.sleep(0.01)
+        stream._refuse(False)
         raise
     for error in errors:
         raise error
