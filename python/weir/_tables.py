@@ -71,7 +71,9 @@ def _interruptible(call: Callable[[], Any], stream: Any) -> Any:
     thread = threading.Thread(target=run)
     try:
         thread.start()
-        thread.join()
+        # Again and again: the system may have interrupted another thread than this.
+        while thread.is_alive():
+            thread.join(0.1)
     except BaseException:
         # It may be about to start, or to start the program.
         while thread in threading.enumerate():
