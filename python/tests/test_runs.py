@@ -232,6 +232,7 @@ class Processes(Case):
         child = os.fork()
         if child == 0:
             # No exception may leave the copy of this test.
+            text = "nothing"
             try:
                 text = f"{sum(map(len, weir.read(WEB)))} {sum(map(len, flows)) > 8192} "
                 try:
@@ -240,8 +241,10 @@ class Processes(Case):
                     text += str(error)
                 del batches, flows
                 gc.collect()
-                os.write(writer, text.encode())
+            except BaseException as error:
+                text = repr(error)
             finally:
+                os.write(writer, text.encode())
                 os._exit(0)
         os.close(writer)
         text = b""

@@ -234,8 +234,8 @@ export function Probe({ status }: { status: Status }) {
             <Anomalies anomalies={ledger.anomalies} />
             <h2>Where every record went</h2>
             <p>
-                {count(ledger.flows.created)} flow records were created; {count(ledger.flows.live)} are open or wait for
-                export.
+                {count(ledger.flows.created)} flow records were created; {count(ledger.flows.live)} are open or on their way to
+                the sinks. Each sink below has got the others.
             </p>
             <Sinks ledger={ledger} />
             {effect && <Machine doctor={effect.doctor} />}

@@ -489,7 +489,7 @@ function FailedConnections({ scope }: { scope: Scope }) {
             of={CONNECTIONS}
             head="server – port"
             what="TCP flow"
-            none="No TCP was seen."
+            none="None of these flows is TCP."
             selects="tcp_failure"
             without={isLeftOut ? without : undefined}
             scanned={scans.reduce((sum, row) => sum + number(row, 'flows'), 0)}
@@ -557,7 +557,7 @@ function Handshakes({ scope }: { scope: Scope }) {
                 </label>
             </p>
             {!asked.isAsking && <Doubts answer={answer} problem={asked.problems[0]} />}
-            {answer && !longest && <p>No handshakes were seen.</p>}
+            {answer && !longest && <p>None of these flows has a handshake whose time is known.</p>}
             {longest && !asked.isAsking && (
                 <>
                     <p>
@@ -740,7 +740,7 @@ function StoredQuality({ scope }: { scope: Scope }) {
                         of={RESOLVERS}
                         head="server"
                         what="question"
-                        none="No DNS queries were seen."
+                        none="None of these flows has DNS queries."
                         more={[timed('mean time', 'dns_response_mean_ns')]}
                         also={forgotten}
                     />
@@ -764,7 +764,7 @@ function StoredQuality({ scope }: { scope: Scope }) {
                             of={REQUESTS}
                             head="host"
                             what="request"
-                            none="No requests of HTTP/1 were seen."
+                            none="None of these flows has requests of HTTP/1."
                             more={[timed('mean time', 'http_response_mean_ns')]}
                         />
                     )}

@@ -209,6 +209,10 @@ fn outputs(read: &Read, paths: &[PathBuf], reader: &StoredReader, page: Option<&
     let has = |column: &&'static Column| known.contains(column) || enriched.contains(column);
     let mut outputs = Outputs::new(&read.sinks, &read.metering, &read.enrichment, read.reporting.stats.as_deref());
     outputs.stored_form = reader.form;
+    if reader.form.is_transactions && read.sinks.fields.is_none() {
+        outputs.columns = weir_fields::transaction_columns(false, true);
+        outputs.columns.extend(read.enrichment.columns());
+    }
     if let Some(page) = page {
         let mut store = page.store(&read.metering, &read.enrichment);
         store.columns.retain(has);

@@ -475,8 +475,8 @@ impl ViewTable {
     fn of_first_alone(&self) -> Option<String> {
         let (field, number) = self.view.settings().of_first_alone()?;
         Some(format!(
-            "{field} is that of the first one of a flow, and its sums count all of them: --where '{number} = 1' selects flows \
-             with one, records of --transactions have each"
+            "a flow has the {field} of its first question or request, and its sums count all of them, also those of others: \
+             --where '{number} = 1' leaves such flows out; records of --transactions have each by itself"
         ))
     }
 
