@@ -107,7 +107,11 @@ pub fn check_sources(sources: &[SourceSpec], command: &'static str) -> Result<()
         return Err(InputError::EmptyInputName { command }.into());
     }
     if sources.is_empty() {
-        let wanted = if command == "probe" { "a source (-i af_packet:eth0), a capture" } else { "a capture file" };
+        let wanted = if command == "probe" {
+            "a source (-i af_packet:eth0, or input in the file of --config), a capture"
+        } else {
+            "a capture file"
+        };
         return Err(InputError::NoInput { command, wanted }.into());
     }
     if paths.filter(|path| *path == Path::new("-")).count() > 1 {
@@ -224,7 +228,7 @@ pub fn wait_for_interfaces(live: &LiveSpec, stop: &AtomicBool) {
         let mut is_logged = false;
         while !device.is_up() && !stop.load(Ordering::Relaxed) {
             if !std::mem::replace(&mut is_logged, true) {
-                info!(source = %device, "waiting for the interface");
+                warn!(source = %device, "waiting for the interface: it is absent or down, and nothing is metered until it is up");
             }
             std::thread::sleep(CHECK_INTERVAL);
         }

@@ -8,8 +8,8 @@ use weir_sql::{ENVIRONMENT, OLDEST_VERSION};
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     #[error(
-        "{0}; `make query` fetches it (a package of 24 MB), or install version {OLDEST_VERSION} or later as \
-         libduckdb.so, or name the file with --engine or {ENVIRONMENT}"
+        "{0}; the package weir-duckdb has it, and `make query` fetches it (24 MB); or install version {OLDEST_VERSION} or \
+         later as libduckdb.so, or name the file with --engine or {ENVIRONMENT}"
     )]
     NoLibrary(weir_sql::Error),
     #[error("--engine: {0}; Weir needs DuckDB {OLDEST_VERSION} or later, as a library")]

@@ -20,6 +20,8 @@ pub struct Needs {
     pub interfaces: Vec<String>,
     /// Those of them that have to be there when the probe starts: without `wait = true`.
     required: Vec<String>,
+    /// Those that the probe waits for.
+    awaited: Vec<String>,
     written: Vec<Written>,
 }
 
@@ -31,12 +33,14 @@ impl Needs {
         for live in live.filter(|live| !live.is_dpdk()) {
             let names = live.devices().iter().map(|device| device.name.clone());
             self.interfaces.extend(names.clone());
-            self.required.extend(names.filter(|_| !options.wait));
+            if options.wait { &mut self.awaited } else { &mut self.required }.extend(names);
         }
         self.interfaces.sort();
         self.interfaces.dedup();
-        self.required.sort();
-        self.required.dedup();
+        for names in [&mut self.required, &mut self.awaited] {
+            names.sort();
+            names.dedup();
+        }
         self.written.extend(folders::of_probe(options, file));
     }
 
@@ -47,14 +51,21 @@ impl Needs {
         findings
     }
 
-    /// Interfaces that have to be there, and are not.
+    /// Interfaces that have to be there, or are waited for, and are not there.
     pub fn absent(&self, machine: &Machine) -> Vec<Finding> {
-        let is_absent = |name: &&String| !machine.nics.iter().any(|nic| nic.name == **name);
-        let impact = "The probe does not start. Name another one, or let it wait (wait = true).";
-        let finding = |name: &String| {
-            let summary = format!("there is no interface {name}, which a configuration names");
-            Finding::new(Severity::Critical, "interface", name, summary, impact)
+        const ENDS: &str = "The probe does not start. Name another one, or let it wait (wait = true).";
+        const WAITS: &str = "The probe waits for it, and meters nothing and has no page until it is up. If the name is wrong, \
+                             name another one.";
+        let of = |names: &[String], severity: Severity, impact: &'static str| {
+            let is_absent = |name: &&String| !machine.nics.iter().any(|nic| nic.name == **name);
+            let finding = |name: &String| {
+                let summary = format!("there is no interface {name}, which a configuration names");
+                Finding::new(severity, "interface", name, summary, impact)
+            };
+            names.iter().filter(is_absent).map(finding).collect::<Vec<_>>()
         };
-        self.required.iter().filter(is_absent).map(finding).collect()
+        let mut findings = of(&self.required, Severity::Critical, ENDS);
+        findings.extend(of(&self.awaited, Severity::Warning, WAITS));
+        findings
     }
 }
