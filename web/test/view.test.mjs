@@ -427,6 +427,7 @@ test('stored flows have pages, and a flow its place and its neighbours', async (
     await dialog.locator('.place').waitFor();
     // The URL has the flow.
     await page.reload();
+    await dialog.getByText('end_time', { exact: true }).waitFor();
     await dialog.locator('.place').waitFor();
     // What is 0 is behind the others.
     assert.equal(await dialog.locator('details dt', { hasText: /^queue_lost$/ }).count(), 1);
