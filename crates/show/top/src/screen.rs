@@ -203,7 +203,7 @@ impl State {
         };
         match (self.is_live(), listing.matching_ended) {
             (true, Some(ended)) => {
-                format!("{what}: {} current; of the last 15 min: {ended} ended{scans}", listing.matching)
+                format!("{what}: {} current; of the last 15 min: {ended} stored{scans}", listing.matching)
             }
             (true, None) => format!("{what}: {} current{scans}", listing.matching),
             (false, _) => format!("{what}: {} stored{scans}", listing.matching),

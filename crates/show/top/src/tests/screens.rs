@@ -193,7 +193,7 @@ fn sinks_that_wait_are_counted_in_words() {
 #[test]
 fn failures_are_counted_whether_they_are_current_or_have_ended() {
     let mut state = answered(live(List::Failures));
-    assert_eq!(screen(&mut state, 80, 24)[5], "failed: 6 current; of the last 15 min: 5 ended");
+    assert_eq!(screen(&mut state, 80, 24)[5], "failed: 6 current; of the last 15 min: 5 stored");
     let mut state = answered(stored(List::Failures));
     assert_eq!(screen(&mut state, 80, 24)[5], "failed: 6 stored");
 }
@@ -201,7 +201,7 @@ fn failures_are_counted_whether_they_are_current_or_have_ended() {
 #[test]
 fn a_scan_is_a_row_in_place_of_its_flows() {
     for (mut state, what) in [
-        (live(List::Failures), "failed: 6 current; of the last 15 min: 5 ended, 6442 in 2 scans"),
+        (live(List::Failures), "failed: 6 current; of the last 15 min: 5 stored, 6442 in 2 scans"),
         (stored(List::Failures), "failed: 6 stored, 6442 in 2 scans"),
     ] {
         for _ in 0..2 {

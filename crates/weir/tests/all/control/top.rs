@@ -247,12 +247,12 @@ fn failures_that_have_ended_are_counted_and_a_scan_is_a_row() {
     let list =
         |more: &[&str]| success([&["top", &url, "--once", "--interval", "200ms", "--list", "failures"], more].concat());
     let out = list(&[]);
-    assert!(out.contains("failed: 0 current; of the last 15 min: 2 ended, 30 in 1 scan\n"), "{out}");
+    assert!(out.contains("failed: 0 current; of the last 15 min: 2 stored, 30 in 1 scan\n"), "{out}");
     assert_eq!(rows(&out, "  start UTC")[0][2..8].join(" "), "10.0.0.66 → 30 hosts, 1 port", "{out}");
     assert_eq!(out.matches(" tcp ").count(), 3, "{out}");
     assert!(out.contains(" scan: 30 no answer") && out.contains(" 10.0.0.7:40000 → 10.1.0.1:22 no answer"), "{out}");
     let out = list(&["--top", "1", "--where", "not src_ip = 10.0.0.66"]);
-    assert!(out.contains("of the last 15 min: 2 ended\n") && !out.contains("scan"), "{out}");
+    assert!(out.contains("of the last 15 min: 2 stored\n") && !out.contains("scan"), "{out}");
     served.probe.stop(0);
 }
 
