@@ -28,7 +28,7 @@ pub fn warn(text: &str) -> PyResult<()> {
     // No text of the program has a NUL.
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     let show = |python: Python<'_>| PyErr::warn(python, &python.get_type::<FlowWarning>(), &text, 1);
-    // Without an interpreter, as at its end, nobody reads it.
+    // Without an interpreter, as at its end, there is no place for it.
     Python::try_attach(show).unwrap_or(Ok(()))
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 
-/// Octets that are read at a time. Of more, the last are told.
+/// Octets that are read at a time: the last ones, if there are more.
 const MESSAGE_BYTES: u64 = 1 << 16;
 
 /// Messages of a run, and how far they were read.

@@ -21,7 +21,8 @@ use tempfile::NamedTempFile;
 
 /// Signals are handled as often, also if they do not interrupt the system call that waits.
 const SIGNAL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// Between two looks at a process that has written all.
+/// Between two looks at a process that has written all, and so ends soon. Kernels before 5.3 have no event for the end of
+/// one process.
 const END_INTERVAL: Duration = Duration::from_millis(1);
 /// Octets of the pipe: several messages of some columns.
 const PIPE_BYTES: usize = 1 << 20;
@@ -230,7 +231,7 @@ impl Process {
     /// Ends it, and reaps it.
     fn kill(&mut self) {
         if self.status.is_none() {
-            // Both fail only if somebody else has reaped it.
+            // Both fail only if another part of this Python process has reaped it.
             let _ = self.child.kill();
             self.status = self.child.wait().ok();
         }
@@ -268,7 +269,8 @@ fn spawn(line: &CommandLine, messages: &Messages, ledger: &NamedTempFile) -> PyR
     Ok((child, pipe))
 }
 
-/// Waits for the end of a process that has closed its standard output; `None` if somebody else has reaped it.
+/// Waits for the end of a process that has closed its standard output; `None` if another part of this Python process has
+/// reaped it.
 fn wait(process: &Mutex<Process>, watch: &Watch) -> PyResult<Option<ExitStatus>> {
     loop {
         match lock(process).poll() {

@@ -235,7 +235,7 @@ export function Probe({ status }: { status: Status }) {
             <h2>Where every record went</h2>
             <p>
                 {count(ledger.flows.created)} flow records were created; {count(ledger.flows.live)} are open or on their way to
-                the sinks. Each sink below has got the others.
+                the sinks. The others went to the sinks below.
             </p>
             <Sinks ledger={ledger} />
             {effect && <Machine doctor={effect.doctor} />}

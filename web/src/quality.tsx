@@ -602,18 +602,25 @@ function Transactions({ scope }: { scope: Scope }) {
                 more={[timed('mean time', 'dns_response_mean_ns')]}
                 also={forgotten}
             />
-            <Failures
-                scope={scope}
-                title="HTTP failures"
-                note={`Each request of HTTP/1 that failed, by its own host, from the records of transactions. What TLS encrypts is not seen. ${NO_FILTER}`}
-                of={{ ...REQUESTS, records: OF_TRANSACTIONS }}
-                head="host"
-                what="request"
-                none="No requests of HTTP/1 were recorded."
-                more={[timed('mean time', 'http_response_mean_ns')]}
-            />
+            <HttpFailures scope={scope} records={OF_TRANSACTIONS} by={`its own host, from the records of transactions. ${NO_FILTER}`} />
             <SlowUrls scope={scope} />
         </>
+    );
+}
+
+/** `records` and `by`: of what, and by which host. */
+function HttpFailures({ scope, records, by }: { scope: Scope; records?: string; by: string }) {
+    return (
+        <Failures
+            scope={scope}
+            title="HTTP failures"
+            note={`Each request of HTTP/1 that failed, by ${by} What TLS encrypts is not seen.`}
+            of={{ ...REQUESTS, records }}
+            head="host"
+            what="request"
+            none={`There are no requests of HTTP/1 in these ${records ?? 'flows'}.`}
+            more={[timed('mean time', 'http_response_mean_ns')]}
+        />
     );
 }
 
@@ -756,18 +763,7 @@ function StoredQuality({ scope }: { scope: Scope }) {
                             more={[timed('mean time', 'dns_response_mean_ns')]}
                         />
                     )}
-                    {!hasTransactions && (
-                        <Failures
-                            scope={scope}
-                            title="HTTP failures"
-                            note="Requests of HTTP/1 that failed, by the host of the first one of their connection. What TLS encrypts is not seen."
-                            of={REQUESTS}
-                            head="host"
-                            what="request"
-                            none="None of these flows has requests of HTTP/1."
-                            more={[timed('mean time', 'http_response_mean_ns')]}
-                        />
-                    )}
+                    {!hasTransactions && <HttpFailures scope={scope} by="the host of the first one of its connection." />}
                     <Handshakes scope={scope} />
                     {hasTransactions && <Transactions scope={scope} />}
                 </>

@@ -77,8 +77,8 @@ export function Memory({ about, all }: { about: About; all?: Stored }) {
 export const Unended = ({ about }: { about: About }) =>
     about.mode === 'probe' && (
         <p class="note">
-            Of flows that have ended, and of questions and requests that have an answer or none in time. Those that are <a href={link('flows')}>still open</a> are not counted here
-            {about.history === 'store' && ', nor are the last ended ones, until the store has written its next file (interval=)'}.
+            Flows that are <a href={link('flows')}>still open</a> are not counted here, nor are questions that wait for their answer
+            {about.history === 'store' && ', nor what has ended since the store wrote its last file (interval=)'}.
         </p>
     );
 

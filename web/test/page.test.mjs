@@ -320,7 +320,7 @@ test('without a store, the last flows are those in memory', async () => {
         await page.waitForTimeout(300);
     }
     await page.getByText(/^The probe keeps the last 33 ended flows in memory, since 20.* Start it with -o parquet:FOLDER to keep more\.$/).waitFor();
-    await page.getByText('Those that are still open are not counted here.').waitFor();
+    await page.getByText('are not counted here, nor are questions that wait for their answer.').waitFor();
     await page.getByRole('table', { name: 'Pairs' }).getByRole('button', { name: '10.0.0.1 – 10.0.0.3' }).click();
     await page.getByText('Flows that began in this time: 30,').waitFor();
     await page.getByRole('link', { name: 'Flows', exact: true }).click();

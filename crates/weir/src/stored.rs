@@ -233,7 +233,7 @@ fn outputs(read: &Read, paths: &[PathBuf], reader: &StoredReader, page: Option<&
     if let Some(fields) = &read.sinks.fields {
         let missing: Vec<_> = fields.0.iter().filter(|column| !has(column)).map(|column| column.name).collect();
         if missing.len() == fields.0.len() {
-            return Err(InputError::NotStored { place: "--fields".into(), field: missing.join(", ") }.into());
+            return Err(not_stored("--fields".into(), &missing.join(", "), &outputs).into());
         }
         if !missing.is_empty() {
             warn!(fields = missing.join(","), "--fields: the stored flows do not have these, so they are left out");
@@ -242,7 +242,10 @@ fn outputs(read: &Read, paths: &[PathBuf], reader: &StoredReader, page: Option<&
     outputs.columns.retain(has);
     outputs.stored_columns.retain(|column| reader.known().contains(column) || enriched.contains(column));
     for sink in &outputs.sinks {
-        check_columns(&format!("-o {}", sink.spec.name()), sink.spec.columns().into_iter().flatten(), has)?;
+        let mut columns = sink.spec.columns().into_iter().flatten();
+        if let Some(column) = columns.find(|column| !has(column)) {
+            return Err(not_stored(format!("-o {}", sink.spec.name()), column.name, &outputs).into());
+        }
     }
     check_fields(read, &outputs, has)?;
     if read.sinks.uniflow && outputs.sinks.iter().any(|sink| !outputs.shows_view(sink)) {
@@ -252,16 +255,6 @@ fn outputs(read: &Read, paths: &[PathBuf], reader: &StoredReader, page: Option<&
     outputs.anonymiser = anonymisation::load(&read.sinks)?;
     outputs.timing = read.times.timing();
     Ok(outputs)
-}
-
-fn check_columns<'a>(
-    place: &str,
-    columns: impl IntoIterator<Item = &'a &'static Column>,
-    has: impl Fn(&&'static Column) -> bool,
-) -> Result<(), Error> {
-    let missing = columns.into_iter().find(|column| !has(column));
-    missing
-        .map_or(Ok(()), |column| Err(InputError::NotStored { place: place.into(), field: column.name.into() }.into()))
 }
 
 /// The fields of expressions, views and orders, with their places.

@@ -35,9 +35,13 @@ impl About {
     /// Reads the answer. A probe without this path has current flows only.
     pub fn new(answer: &Value) -> Self {
         let names = ["inputs", "stores"].into_iter().filter_map(|key| answer[key].as_array()).flatten();
-        let mut inputs: Vec<String> = names.filter_map(Value::as_str).map(printable).collect();
+        let mut inputs: Vec<String> = Vec::new();
         // A store that is looked at is both.
-        inputs.dedup();
+        for name in names.filter_map(Value::as_str).map(printable) {
+            if !inputs.contains(&name) {
+                inputs.push(name);
+            }
+        }
         Self {
             mode: if answer["mode"] == "view" { Mode::View } else { Mode::Probe },
             has_history: matches!(answer["history"].as_str(), Some("store" | "memory")),
@@ -50,5 +54,17 @@ impl About {
     pub fn period(&self) -> String {
         let period = |(from_ns, to_ns)| Zone::current().period(from_ns, to_ns);
         self.range.map_or_else(|| "no flows".into(), period)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_name_that_is_input_and_store_is_there_once() {
+        let about = About::new(&json!({"mode": "view", "inputs": ["a", "b"], "stores": ["a", "b", "c"]}));
+        assert_eq!(about.inputs, "a, b, c");
     }
 }

@@ -227,6 +227,10 @@ fn stores_of_transactions_have_views() {
         lines
     };
     assert_eq!(sorted(&stored), sorted(&direct));
+    for place in [&["-o", "csv:-?fields=bytes"][..], &["--fields", "bytes"]] {
+        let error = failure(1, [&["read", &store][..], place].concat());
+        assert!(error.contains("transactions do not have bytes"), "{error}");
+    }
     let error = failure(1, ["read", &store, "--sort", "response"]);
     assert!(error.contains("transactions do not have response: dns_response_ns, http_response_mean_ns"), "{error}");
 }
